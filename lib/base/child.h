@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Child processes: started by execvp with only the descriptors that are
+ * named, given a deadline, always reaped.
+ */
+#ifndef CA_BASE_CHILD_H
+#define CA_BASE_CHILD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct child_opts {
+	const char *const *argv;	/* NULL-terminated */
+	const char *const *env;		/* NULL: inherited */
+	const char *dir;		/* NULL: unchanged */
+	const void *in;			/* bytes for stdin; NULL: /dev/null */
+	size_t inlen;
+	struct str *out;		/* stdout; NULL: /dev/null */
+	struct str *errout;		/* stderr; may equal out; NULL: null */
+	size_t outcap;			/* per stream; beyond it: killed */
+	int64_t deadline;		/* now_ns() scale; 0: none */
+	const int *keep;		/* descriptors kept open, same numbers */
+	size_t nkeep;
+};
+
+enum child_end { CHILD_EXITED, CHILD_SIGNALED, CHILD_TIMEOUT, CHILD_OUTPUT };
+
+struct child_result {
+	enum child_end how;
+	int code;			/* exit status or signal */
+	int64_t wall_ns;
+	long maxrss_kib;
+};
+
+/*
+ * Runs to its end.  The child leads a process group of its own that is
+ * killed as a whole at the deadline, when it writes too much and after its
+ * leader's end; it also dies with the caller (PR_SET_PDEATHSIG).  Thread
+ * safe.  Returns -1 only when it could not be started.
+ */
+int child_run(const struct child_opts *o, struct child_result *r,
+	      struct err *e);
+
+/* Starts without waiting (in, out and deadline are ignored; stdin is
+ * /dev/null, stdout and stderr are stderr of the caller).  Own group. */
+pid_t child_start(const struct child_opts *o, struct err *e);
+
+/* Waits for pid until the deadline, then kills its group; reaps it.
+ * *status as waitpid.  0, or 1 when it had to be killed. */
+int child_finish(pid_t pid, int64_t deadline, int *status);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One record: the line as it came, its tree, and the members that this
+ * program sets.  Members that nobody sets leave with the bytes they came
+ * with.  Schema: ca-record(5).
+ */
+#ifndef CA_REC_REC_H
+#define CA_REC_REC_H
+
+#include "base/arena.h"
+#include "rec/json.h"
+
+enum rec_kind { REC_OTHER, REC_TASK, REC_CANDIDATE, REC_TRAJECTORY,
+		REC_METRIC, REC_PROMPT, REC_COMPLETION, REC_ERROR };
+
+#define REC_V 1			/* schema version that we write */
+
+struct rec_set;			/* a member to be written */
+
+struct rec {
+	struct arena arena;	/* lives as long as the record */
+	const char *line;	/* in the arena, without LF; NULL for a new one */
+	size_t len;
+	struct json *root;	/* object; NULL for a new one */
+	enum rec_kind kind;
+	uint64_t lineno;	/* 0: not from a line */
+	struct rec_set *sets;
+};
+
+void rec_init(struct rec *r);
+void rec_release(struct rec *r);
+
+/* Takes a copy of one line.  Fails (CA_DATAERR, *at the byte) when it is no
+ * JSON object with a string `kind` and integer `v` >= 1 <= REC_V. */
+int rec_parse(struct rec *r, const char *line, size_t len, size_t *at,
+	      struct err *e);
+
+/* Sets top-level member `key` to JSON text (copied), replacing it in place or
+ * appending it; rec_drop removes it.  rec_get sees only what came in. */
+int rec_set(struct rec *r, const char *key, const char *json, size_t len);
+int rec_drop(struct rec *r, const char *key);
+const struct json *rec_get(const struct rec *r, const char *key);
+/* The text of a member as it will be written (set or original); NULL if
+ * absent.  Not NUL-terminated; *len its length. */
+const char *rec_text(const struct rec *r, const char *key, size_t *len);
+
+/* Parses again from the text as it would be written, so that a next stage in
+ * the same process sees what was set. */
+int rec_refresh(struct rec *r, struct err *e);
+
+/* The line without LF. */
+int rec_write(const struct rec *r, struct str *out);
+
+const char *rec_kind_name(enum rec_kind k);
+
+/*
+ * Identities (strings of lower-case hex; ca-record(5) says over what).
+ * task: 32 hex digits of SHA-256 over the code; candidate: over the task's id
+ * and the sorted (path, text) pairs.
+ */
+void task_id(const char *code, size_t len, char out[33]);
+int candidate_id(const char *task, const struct json *files, char out[33]);
+
+#endif

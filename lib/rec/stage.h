@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop of a filter: one record in, one record out, in input order,
+ * whatever happens to it.  Bad lines are answered by error records.
+ */
+#ifndef CA_REC_STAGE_H
+#define CA_REC_STAGE_H
+
+#include "base/opt.h"
+#include "rec/rec.h"
+
+struct stage;
+
+struct stage_ops {
+	const char *name;	/* program, for messages */
+	/*
+	 * Handles one record: sets members.  -1 with `e` when the tool itself
+	 * failed on it (the record is passed on unchanged, the message goes to
+	 * stderr and the exit code becomes e->code); a bad candidate is data,
+	 * not failure.  With jobs > 1 it runs in several threads at once.
+	 */
+	int (*record)(void *ctx, struct rec *r, struct err *e);
+	/* Makes a record out of an operand that is a directory; NULL: directories
+	 * are refused. */
+	int (*directory)(void *ctx, const char *path, struct rec *r,
+			 struct err *e);
+	/* Whether this kind is for us; others pass through and are counted
+	 * under -v.  NULL: all kinds. */
+	int (*wants)(void *ctx, enum rec_kind k);
+	/* Whether to write the record (predicate modes, --drop).  NULL: yes. */
+	int (*keep)(void *ctx, const struct rec *r);
+	/* Called in order after each written record, for counts and tables;
+	 * may be NULL.  When `silent` is set nothing is written (--table). */
+	void (*done)(void *ctx, const struct rec *r);
+	int silent;
+	/* A word for the progress line's and -v's counts by status; may be
+	 * NULL. */
+	const char *(*status)(void *ctx, const struct rec *r);
+	void *ctx;
+};
+
+/*
+ * Runs over operands argv[first..argc): files of records, "-", directories;
+ * none: stdin (a terminal there is a usage error).  Returns the exit code
+ * of STYLE.md: 65 if a line was bad or truncated, 75 if an infra_error
+ * remains in the output, else the first failure of a record, else 0.
+ * Progress appears on a terminal's stderr after 2 s; -v ends with one line
+ * of totals.  SIGINT and SIGTERM end the loop after the record in hand
+ * (`stage_interrupted` turns true at once, so that a record can cut itself
+ * short), finished records are written, and the exit is 128 + n.
+ */
+int stage_run(const struct stage_ops *ops, const struct common *c, int argc,
+	      char **argv, int first);
+
+/* Non-zero once SIGINT or SIGTERM came: its number. */
+int stage_interrupted(void);
+
+#endif

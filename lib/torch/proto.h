@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What judge and torch processes say to each other; ca-torch(5) is the
+ * manual, lib/torch/proto.py the twin.  Little endian, x86-64 layout, no
+ * padding that is not named.
+ *
+ * Two kinds of channel, both SOCK_SEQPACKET unix sockets:
+ *
+ * host channel (tool <-> host): JSON objects, one a packet.
+ *   host: {"hello":2,"torch":"2.11.0","python":"3.12.3","cuda":true,
+ *          "digest":"…"}            once it can fork
+ *   tool: {"id":"7","op":"spawn","role":"worker","device":"cpu",
+ *          "jail":"full"}           with SCM_RIGHTS: the child's channel end
+ *   host: {"id":"7","pid":123}      pid in the host's pid namespace
+ *   host: {"exit":123,"status":9}   waitpid status, for each child, once
+ *   EOF on either side: the other leaves; the host kills its children first.
+ *
+ * child channel (judge <-> child): the judge sends a JSON request in one
+ * packet (at most CA_REQ_MAX bytes; what may be larger travels in memfds
+ * passed with it) or, for an iteration, struct ca_go.  The child answers each
+ * request, in order, with one struct ca_msg and nothing else.  Answers of an
+ * oracle may point at JSON that it wrote to the `desc` region; a worker's
+ * answer is numbers only, and its `text` is shown to people, never read by
+ * the judge.
+ *
+ * Roles: `worker` (candidate), `eager`, `compile` (baselines: model.py under
+ * the same shim), `oracle` (model.py; makes inputs, state and expected
+ * values), `calib` (trusted: measures the bracket's own cost).
+ *
+ * Requests, in the order in which they come:
+ *   {"op":"jail"}         enters the jail; before it the judge may seize the
+ *                         process with ptrace.  The answer's `pid` is 0; the
+ *                         judge knows the sender from SCM_CREDENTIALS.
+ *   {"op":"map","regions":[{"name":"in0","bytes":N},…]}   fds in that order;
+ *                         CPU: sealed memfds.  CUDA: VMM handles, except
+ *                         regions with "host":true, which are memfds.
+ *   {"op":"load", …}      loads code, constructs, binds state (below)
+ *   struct ca_go          one iteration
+ *   oracle only: {"op":"state",…} {"op":"inputs",…} {"op":"expect",…}
+ *   {"op":"quit"}
+ *
+ * Regions.  worker, eager, compile: in0, in1 (two address sets for inputs),
+ * slots (host memory: 2 x CA_SLOTS struct ca_slot, one block per set, scalars
+ * of the inputs), params, pool (results).  oracle: inputs, slots, after
+ * (inputs after forward, when it modified them), params, params_after,
+ * expect, desc (host memory, JSON).  calib: in0, in1, pool.
+ *
+ * load for worker:
+ *   {"op":"load","code":fd index,"form":"light","object":fd index,
+ *    "launchers":[…],"init":…,"state":[…],"inputs":…,"threads":2}
+ *   "code" is model_new.py as a memfd, "object" the shared object.
+ * load for eager, compile, oracle: {"op":"load","code":…,"init":…,…}; for an
+ *   oracle `init`, `state` and `inputs` are absent: it answers with them in
+ *   `desc` as {"init":…,"state":[…],"inputs":…}.
+ *
+ * init: {"args":[node…],"kwargs":{name:node…}}
+ * state: [{"name":"fc.weight","kind":"param"|"buffer","dtype":"float32",
+ *          "shape":[…],"offset":BYTES,"bytes":N}]   offsets into `params`,
+ *          64-byte aligned; tied tensors share an offset; state_dict order.
+ * inputs: {"storages":[{"offset":BYTES,"bytes":N}],"args":[node…]}
+ * node:   {"t":"tensor","storage":0,"dtype":"float32","shape":[…],
+ *          "stride":[…],"offset":ELEMENTS}
+ *         {"t":"slot","i":0}                       a number or bool
+ *         {"t":"const","v":"text"|null|…}          str, None, and in init
+ *                                                  numbers and bools
+ *         {"t":"dtype","v":"float32"} {"t":"device"}
+ *         {"t":"list"|"tuple","v":[node…]} {"t":"dict","v":[[key,node]…]}
+ *         {"t":"data","dtype":…,"shape":…,"b64":…}  a tensor among init args
+ */
+#ifndef CA_TORCH_PROTO_H
+#define CA_TORCH_PROTO_H
+
+#include <stdint.h>
+
+#define CA_PROTO 2
+#define CA_REQ_MAX 60000	/* bytes of a JSON request */
+#define CA_LEAVES 64		/* results of one forward */
+#define CA_NDIM 12
+#define CA_SLOTS 64		/* scalar inputs */
+#define CA_TEXT 2048
+
+#define CA_MAGIC_GO 0x6f676163u		/* "cago" */
+#define CA_MAGIC_MSG 0x736d6163u	/* "cams" */
+
+/* Element types; names are torch's. */
+enum ca_dtype {
+	DT_NONE, DT_BOOL, DT_U8, DT_I8, DT_I16, DT_I32, DT_I64,
+	DT_F16, DT_BF16, DT_F32, DT_F64, DT_C64, DT_C128,
+	DT_U16, DT_U32, DT_U64, DT_F8E4M3, DT_F8E5M2, DT_COUNT
+};
+
+/* What a result leaf is. */
+enum ca_leaf_kind {
+	LEAF_TENSOR = 1,	/* bytes at offset in pool (expect for oracle) */
+	LEAF_INT, LEAF_FLOAT, LEAF_BOOL,	/* value in `bits` */
+	LEAF_NONE,
+	LEAF_STR		/* first 8 bytes of its SHA-256 in `bits` */
+};
+
+struct ca_slot {		/* a scalar input */
+	uint64_t kind;		/* LEAF_INT, LEAF_FLOAT, LEAF_BOOL */
+	uint64_t bits;		/* int64, or double, or 0/1 */
+};
+
+struct ca_go {
+	uint32_t magic;		/* CA_MAGIC_GO */
+	uint32_t set;		/* address set, 0 or 1 */
+	uint64_t seq;		/* 1, 2, 3, …; comes back */
+	uint64_t forward_seed;	/* torch.manual_seed before forward */
+	uint32_t flags;		/* enum ca_go_flag */
+	uint32_t idle_us;	/* calib: how long to work */
+};
+
+enum ca_go_flag {
+	GO_FIRST = 1,		/* first call: pool off, never timed */
+	GO_SYNC = 2,		/* CUDA: synchronise before answering */
+};
+
+/* How a request ended, in a child's words; the judge maps it to a status. */
+enum ca_end {
+	END_OK = 0,
+	END_SYNTAX,		/* code does not parse or import */
+	END_NO_CLASS,		/* no Model / ModelNew / get_inputs */
+	END_CONSTRUCT,		/* constructor or get_* raised */
+	END_PARAM_MISMATCH,
+	END_RAISED,		/* forward raised */
+	END_OOM,
+	END_UNSUPPORTED,	/* result or input of a kind we cannot carry */
+	END_POOL,		/* a result did not fit */
+	END_BAD_REQUEST,
+	END_JAIL		/* the jail could not be entered */
+};
+
+struct ca_leaf {
+	uint32_t kind;		/* enum ca_leaf_kind */
+	uint32_t dtype;		/* enum ca_dtype */
+	uint32_t ndim;
+	uint32_t pad;
+	uint64_t offset;	/* bytes; dense, row-major */
+	uint64_t bits;
+	int64_t shape[CA_NDIM];
+};
+
+struct ca_msg {
+	uint32_t magic;		/* CA_MAGIC_MSG */
+	uint32_t end;		/* enum ca_end */
+	uint64_t seq;		/* of ca_go; 0 for other requests */
+	uint64_t own_ns;	/* calib: its own work; baselines: host time */
+	uint64_t aten_compute;	/* ATen compute operations since the last msg */
+	uint64_t aten_other;	/* allocations, views, copies */
+	uint64_t canary;	/* of which the shim's own canary; must be 1 */
+	uint64_t desc_len;	/* oracle: bytes of JSON in `desc` */
+	uint32_t modified;	/* oracle: bit 0 inputs, bit 1 state, by forward */
+	uint32_t folded;	/* reserved, 0 */
+	uint32_t nleaf;
+	uint32_t phase;		/* enum ca_phase, where a failure happened */
+	uint8_t structure[32];	/* SHA-256 of the container's canonical text */
+	struct ca_leaf leaf[CA_LEAVES];
+	char text[CA_TEXT];	/* NUL-terminated; for people */
+};
+
+enum ca_phase { PHASE_LOAD = 1, PHASE_CONSTRUCT, PHASE_STATE, PHASE_INPUTS,
+		PHASE_FORWARD, PHASE_RESULT };
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tool's side of the torch host: starting it, asking it for children,
+ * talking to them.  Not thread safe; the thread that opens it owns it (and,
+ * on the CPU, is the tracer of its workers).
+ */
+#ifndef CA_TORCH_TORCH_H
+#define CA_TORCH_TORCH_H
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "rec/json.h"
+#include "torch/proto.h"
+
+struct torch_host;
+
+/* Starts a private host and waits for its hello (deadline in seconds; 60 is
+ * plenty).  CA_UNAVAILABLE when there is no Python with torch. */
+struct torch_host *torch_open(double seconds, struct err *e);
+void torch_close(struct torch_host *h);	/* leaves nothing running */
+
+const char *torch_version(const struct torch_host *h);
+const char *torch_digest(const struct torch_host *h);	/* of environment */
+int torch_has_cuda(const struct torch_host *h);
+
+/* A pollable descriptor that is readable when the host has something to say
+ * (an exit report or EOF); torch_pump handles it.  -1: the host is gone. */
+int torch_fd(const struct torch_host *h);
+int torch_pump(struct torch_host *h, struct err *e);
+
+/* One forked child. */
+struct torch_child {
+	int fd;			/* its channel; -1 when closed */
+	pid_t pid;		/* in our pid namespace; 0 until known */
+	pid_t host_pid;		/* as the host names it: the process it forked,
+				 * an ancestor of pid under a pid namespace */
+	int ended;		/* the host reported its end */
+	int status;		/* then: as waitpid */
+	uint64_t id;
+};
+
+struct torch_spawn {
+	const char *role;	/* "worker", "eager", … */
+	const char *device;	/* "cpu", "cuda:0" */
+	const char *jail;	/* "full", "uid", "none" */
+	int may_exec;		/* compile baseline: compilers allowed */
+	int64_t mem_bytes;	/* limit on host memory; 0: default */
+};
+
+/* Forks a child; it waits for its first request. */
+int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
+		struct torch_child *c, struct err *e);
+
+/* Sends a JSON request (with descriptors; they stay ours). */
+int torch_send(struct torch_child *c, const char *json, size_t len,
+	       const int *fds, size_t nfds, struct err *e);
+int torch_send_go(struct torch_child *c, const struct ca_go *go,
+		  struct err *e);
+
+enum torch_wait { WAIT_OK, WAIT_TIMEOUT, WAIT_GONE, WAIT_GARBAGE };
+/*
+ * Receives one answer by the deadline.  WAIT_GONE: the channel was closed
+ * (the child died; torch_reap tells how).  WAIT_GARBAGE: not a ca_msg of the
+ * right size and magic.  The first answer also sets c->pid from its
+ * credentials.
+ */
+enum torch_wait torch_recv(struct torch_child *c, struct ca_msg *m,
+			   int64_t deadline);
+
+/* Kills the child with all it started, and waits for the host's report.
+ * c->status then says how it ended (by itself if it ended first). */
+int torch_kill(struct torch_host *h, struct torch_child *c, struct err *e);
+
+/* Bytes of one element; 0 for DT_NONE.  Name as torch's, "float32". */
+size_t dtype_size(enum ca_dtype t);
+const char *dtype_name(enum ca_dtype t);
+enum ca_dtype dtype_parse(const char *name);
+int dtype_is_float(enum ca_dtype t);
+int dtype_is_complex(enum ca_dtype t);
+
+#endif
