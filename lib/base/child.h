@@ -25,6 +25,12 @@ struct child_opts {
 	int64_t deadline;		/* now_ns() scale; 0: none */
 	const int *keep;		/* descriptors kept open, same numbers */
 	size_t nkeep;
+	/* Called in the child as the last step before exec (after dup2,
+	 * PDEATHSIG and setpgid); may only make async-signal-safe calls.
+	 * Not 0: nothing is executed, and child_run fails with its errno.
+	 * NULL: none. */
+	int (*before_exec)(void *arg);
+	void *before_arg;
 };
 
 enum child_end { CHILD_EXITED, CHILD_SIGNALED, CHILD_TIMEOUT, CHILD_OUTPUT };
