@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the judge needs of a device: memory that it owns and shares, and one
+ * bracketed iteration of a confined process.  Two implementations: cpu.c
+ * (memfds, ptrace) and cuda_device.c (VMM handles, SM kernels).  The flow of
+ * verification and profiling is written against this table only.
+ */
+#ifndef CA_JUDGE_DEVICE_H
+#define CA_JUDGE_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "torch/torch.h"
+
+struct device;
+
+/*
+ * A piece of memory of the judge's.  p is an address in the judge: of the
+ * host, or on CUDA of the device unless `host` is set.  Shared memory has a
+ * descriptor that is sent to a child (CPU and host: a memfd sealed against
+ * shrinking, growing and further seals; CUDA: a VMM handle exported as a
+ * POSIX descriptor), private memory has fd -1.  `bytes` is what was asked
+ * for, rounded up to the device's granularity.
+ */
+struct mem {
+	void *p;
+	size_t bytes;
+	int fd;
+	int host;
+	uint64_t handle;	/* the device's own */
+};
+
+#define MEM_NONE { NULL, 0, -1, 0, 0 }
+
+struct extent {
+	uint64_t offset, bytes;
+};
+
+/* One confined process as the device sees it. */
+struct runner {
+	struct torch_child child;
+	const char *role;
+	struct mem in[2];	/* the two address sets */
+	struct mem slots;	/* host: 2 x CA_SLOTS struct ca_slot */
+	struct mem params;
+	struct mem pool;
+	struct extent last[CA_LEAVES];	/* results of the previous iteration, */
+	unsigned nlast;			/* poisoned at the next reveal */
+	uint64_t seq;
+	void *trace;		/* the device's own (cpu: traced threads) */
+};
+
+/* One iteration.  Sources and `capture` are private memory or memory that is
+ * shared with the oracle, never with the runner. */
+struct bracket {
+	struct ca_go go;		/* go.set chooses the address set */
+	const struct mem *inputs;	/* copied to in[set]; may be empty */
+	size_t input_bytes;
+	const struct ca_slot *slots;	/* CA_SLOTS of them; NULL: none */
+	const struct mem *params;	/* NULL: left as they are; else copied */
+	size_t param_bytes;		/* over the runner's in the same step */
+	struct mem *capture;		/* results are packed here; NULL: not */
+	uint64_t poison;		/* seed of the poison */
+	int64_t deadline;		/* now_ns() scale */
+};
+
+struct bracket_result {
+	enum torch_wait wait;		/* WAIT_OK, or why there is no answer */
+	struct ca_msg msg;		/* valid with WAIT_OK */
+	int64_t ns;			/* start of the clock to its stop */
+	struct extent got[CA_LEAVES];	/* where each tensor leaf of msg lies in
+					 * `capture`; bytes 0 for others */
+	int bad_leaf;			/* a leaf outside the pool or absurd:
+					 * nothing was captured, `tampered` */
+	int late;			/* CUDA: work of the runner ended after
+					 * its answer; `tampered` */
+};
+
+struct cmp_rule;
+struct cmp_result;
+struct view;
+
+struct device_ops {
+	const char *name;		/* "cpu", "cuda" */
+	void (*close)(struct device *d);
+
+	/* Memory.  Fresh shared memory is zeroed, fresh private is not. */
+	int (*shared)(struct device *d, size_t bytes, int host, struct mem *m,
+		      struct err *e);
+	int (*private_mem)(struct device *d, size_t bytes, struct mem *m,
+			   struct err *e);
+	void (*release)(struct device *d, struct mem *m);
+	int (*copy)(struct device *d, struct mem *dst, size_t doff,
+		    const struct mem *src, size_t soff, size_t n,
+		    struct err *e);
+	int (*download)(struct device *d, void *dst, const struct mem *src,
+			size_t off, size_t n, struct err *e);
+	int (*upload)(struct device *d, struct mem *dst, size_t off,
+		      const void *src, size_t n, struct err *e);
+	int (*poison)(struct device *d, struct mem *m, size_t off, size_t n,
+		      uint64_t seed, struct err *e);
+	/* 1 when n bytes differ, 0 when equal, -1 on failure. */
+	int (*differs)(struct device *d, const struct mem *a, size_t aoff,
+		       const struct mem *b, size_t boff, size_t n,
+		       struct err *e);
+	/* compare.h's comparison; the views' data are addresses as in mem.p. */
+	int (*compare)(struct device *d, const struct cmp_rule *rule,
+		       const struct view *got, const struct view *ref,
+		       const struct view *fp64, struct cmp_result *r,
+		       struct err *e);
+
+	/* Takes hold of a runner after it has answered {"op":"jail"} and before
+	 * foreign code is loaded (cpu: ptrace); lets it go and forgets it. */
+	int (*attach)(struct device *d, struct runner *r, struct err *e);
+	void (*detach)(struct device *d, struct runner *r);
+
+	/* Waits for an answer outside a bracket (map, load) while serving
+	 * whatever the hold on the runner needs. */
+	enum torch_wait (*answer)(struct device *d, struct runner *r,
+				  struct ca_msg *m, int64_t deadline);
+
+	/* One iteration.  -1 only when the judge itself failed. */
+	int (*bracket)(struct device *d, struct runner *r,
+		       const struct bracket *b, struct bracket_result *res,
+		       struct err *e);
+
+	/* Brings the device back after a fault of a runner (sticky errors,
+	 * memory); -1 when it cannot be used any more. */
+	int (*recover)(struct device *d, struct err *e);
+
+	/* The lease: exclusive while a clock runs, shared while anything else
+	 * of ours uses the device.  Waits at most `seconds`. */
+	int (*lease)(struct device *d, int exclusive, double seconds,
+		     struct err *e);
+	void (*unlease)(struct device *d);
+	/* Whether somebody else uses the device now (contention). */
+	int (*foreign)(struct device *d);
+};
+
+struct device {
+	const struct device_ops *ops;
+	char name[32];			/* "cpu", "cuda:0": for children */
+	char model[128];		/* what people call it */
+	size_t granularity;		/* of shared memory */
+	double resolution_us;		/* what the clock can tell apart */
+};
+
+/*
+ * Opens "cpu", "cuda" (any free GPU) or "cuda:N"; NULL means cuda when there
+ * is a GPU, else cpu.  CA_UNAVAILABLE names the device that does not exist.
+ */
+struct device *device_open(const char *name, struct err *e);
+void device_close(struct device *d);
+
+/* For cpu.c and cuda_device.c. */
+struct device *device_cpu_open(struct err *e);
+struct device *device_cuda_open(int index, struct err *e);	/* -1: any */
+int device_cuda_count(void);		/* 0 without a driver or a GPU */
+
+/*
+ * Checks leaves of an untrusted answer against a pool of `bytes`: kinds,
+ * types, ranks, shapes, no overflow, offsets inside.  Fills bytes of each
+ * tensor leaf (0 for others).  0, or -1 at the first that is wrong.
+ */
+int leaves_check(const struct ca_msg *m, size_t bytes,
+		 struct extent ext[CA_LEAVES]);
+
+#endif
