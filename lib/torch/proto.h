@@ -46,12 +46,20 @@
  * expect, desc (host memory, JSON).  calib: in0, in1, pool.
  *
  * load for worker:
- *   {"op":"load","code":fd index,"form":"light","object":fd index,
- *    "launchers":[…],"init":…,"state":[…],"inputs":…,"threads":2}
- *   "code" is model_new.py as a memfd, "object" the shared object.
- * load for eager, compile, oracle: {"op":"load","code":…,"init":…,…}; for an
- *   oracle `init`, `state` and `inputs` are absent: it answers with them in
- *   `desc` as {"init":…,"state":[…],"inputs":…}.
+ *   {"op":"load","code":0,"spec":1,"object":2,"form":"light","threads":2}
+ *   with the descriptors of memfds at these indexes: code is model_new.py,
+ *   spec the JSON {"init":…,"state":[…],"inputs":…,"launchers":[…]}, object
+ *   the shared object (absent: pure Python).
+ * load for eager and compile: the same with model.py as code, no object, and
+ *   for compile "mode":"default"|"max-autotune".
+ * load for oracle: {"op":"load","code":0,"seed":"N","threads":2}; it answers
+ *   with {"init":…,"state":[…],"inputs":…} in `desc` (mapped before, as is
+ *   nothing else yet).
+ * load for calib: {"op":"load","input_bytes":N,"result_bytes":[N,…]}
+ *
+ * expect answers END_POOL, with the leaves filled in as they would be, while
+ * no region `expect` is mapped or it is too small, so that the judge can
+ * allocate and ask again.  A later map of a name replaces the region.
  *
  * init: {"args":[node…],"kwargs":{name:node…}}
  * state: [{"name":"fc.weight","kind":"param"|"buffer","dtype":"float32",
