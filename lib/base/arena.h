@@ -26,7 +26,8 @@ char *arena_strdup(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Forgets all allocations and keeps one block; release frees that too. */
+/* Forgets all allocations and keeps one block (unless it is over 1 MiB);
+ * release frees that too. */
 void arena_reset(struct arena *a);
 void arena_release(struct arena *a);
 

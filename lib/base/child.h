@@ -21,7 +21,8 @@ struct child_opts {
 	size_t inlen;
 	struct str *out;		/* stdout; NULL: /dev/null */
 	struct str *errout;		/* stderr; may equal out; NULL: null */
-	size_t outcap;			/* per stream; beyond it: killed */
+	size_t outcap;			/* per stream; beyond it: killed; 0: the
+					 * string's own cap */
 	int64_t deadline;		/* now_ns() scale; 0: none */
 	const int *keep;		/* descriptors kept open, same numbers */
 	size_t nkeep;
@@ -33,7 +34,12 @@ struct child_opts {
 	void *before_arg;
 };
 
-enum child_end { CHILD_EXITED, CHILD_SIGNALED, CHILD_TIMEOUT, CHILD_OUTPUT };
+enum child_end {
+	CHILD_EXITED, CHILD_SIGNALED,
+	CHILD_TIMEOUT,			/* killed at the deadline */
+	CHILD_OUTPUT,			/* killed: wrote more than outcap */
+	CHILD_INTERRUPTED		/* killed: SIGINT or SIGTERM came to us */
+};
 
 struct child_result {
 	enum child_end how;
@@ -45,8 +51,9 @@ struct child_result {
 /*
  * Runs to its end.  The child leads a process group of its own that is
  * killed as a whole at the deadline, when it writes too much and after its
- * leader's end; it also dies with the caller (PR_SET_PDEATHSIG).  Thread
- * safe.  Returns -1 only when it could not be started.
+ * leader's end, and when a signal that sig_catch handles comes; it also dies
+ * with the calling thread (PR_SET_PDEATHSIG).  Thread safe.  Returns -1 only
+ * when it could not be started.
  */
 int child_run(const struct child_opts *o, struct child_result *r,
 	      struct err *e);

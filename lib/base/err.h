@@ -64,5 +64,6 @@ int err_wrap(struct err *e, const char *fmt, ...) CA_PRINTF(2, 3);
 void die(int code, const char *fmt, ...) CA_PRINTF(2, 3) CA_NORETURN;
 void die_err(const struct err *e) CA_NORETURN;
 void warn(const char *fmt, ...) CA_PRINTF(1, 2);
+void warn_quiet(int on);
 
 #endif

@@ -19,6 +19,9 @@ int64_t now_ns(void);
  * has passed already. */
 int64_t deadline_in(double seconds);
 
+/* Milliseconds left, rounded up, for poll(2); 0 when it has passed. */
+int deadline_ms(int64_t deadline);
+
 /* Writes or reads exactly len bytes, restarting after EINTR.  read_full
  * returns the number of bytes read, less than len only at end of file. */
 int write_full(int fd, const void *p, size_t len, struct err *e);
@@ -44,8 +47,9 @@ int remove_tree(const char *path, struct err *e);
 int make_temp_dir(const char *prefix, char *out, size_t outlen,
 		  struct err *e);
 
-/* Output with a checked close: "-" is stdout, a name is written to a
- * temporary file that output_close(…, 1) renames into place. */
+/* Output with a checked close: "-" is stdout, a regular file is written to a
+ * temporary one that output_close(…, 1) renames into place and
+ * output_close(…, 0) removes; devices and pipes are written as they are. */
 struct output {
 	int fd;
 	char path[4096];

@@ -33,8 +33,9 @@ int starts_with(const char *s, const char *t);
 int ends_with(const char *s, const char *t);
 
 /*
- * Replaces bytes that are not printable ASCII, or bytes of valid UTF-8, by
- * \xNN; for text of a child that is shown to people or put in a record.
+ * Appends text of a child that is shown to people or put in a record: bytes
+ * that are not valid UTF-8 and control characters other than LF and tab
+ * become \xNN.
  */
 int str_add_safe(struct str *s, const char *p, size_t len);
 

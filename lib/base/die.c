@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages of the tools.  Only this file and opt.c print or exit.
+ */
+#define _GNU_SOURCE
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int quiet;
+
+void warn_quiet(int on)
+{
+	quiet = on;
+}
+
+/* Through struct err, for its escapes; one write, so that lines of several
+ * tools on one terminal do not mix. */
+static void say(const char *fmt, va_list ap)
+{
+	char text[sizeof ((struct err *)0)->msg];
+	struct err e = ERR_INIT;
+
+	vsnprintf(text, sizeof text, fmt, ap);
+	err_set(&e, 0, "%s", text);
+	fflush(stdout);
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, e.msg);
+}
+
+void die(int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+	exit(code);
+}
+
+void die_err(const struct err *e)
+{
+	die(e->code ? e->code : CA_SOFTWARE, "%s", e->msg);
+}
+
+void warn(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (quiet)
+		return;
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}

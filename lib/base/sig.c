@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The handler notes the number and fills a pipe that nobody empties.
+ */
+#define _GNU_SOURCE
+#include "base/sig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+static volatile sig_atomic_t caught;
+static volatile int64_t caught_at;
+static int pipe_fd[2] = { -1, -1 };
+
+static void on_signal(int signo)
+{
+	int saved = errno;
+
+	if (!caught) {
+		caught = signo;
+		caught_at = now_ns();
+		/* A full pipe is as readable as one more byte. */
+		if (write(pipe_fd[1], "", 1) < 0)
+			errno = 0;
+	} else if (now_ns() - caught_at > 1000000000) {
+		/* timeout(1) sends to the process and again to its group, so
+		 * only a later one is a second request. */
+		signal(signo, SIG_DFL);
+		raise(signo);
+	}
+	errno = saved;
+}
+
+int sig_catch(struct err *e)
+{
+	static const int numbers[] = { SIGINT, SIGTERM };
+	struct sigaction sa, old;
+	size_t i;
+
+	if (pipe_fd[0] >= 0)
+		return 0;
+	if (pipe2(pipe_fd, O_CLOEXEC | O_NONBLOCK))
+		return err_sys(e, CA_SOFTWARE, "cannot make a pipe");
+	memset(&sa, 0, sizeof sa);
+	sa.sa_handler = on_signal;
+	sigemptyset(&sa.sa_mask);
+	for (i = 0; i < 2; i++) {
+		sigaction(numbers[i], NULL, &old);
+		if (old.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &sa, NULL);
+	}
+	return 0;
+}
+
+int sig_caught(void)
+{
+	return caught;
+}
+
+int sig_fd(void)
+{
+	return pipe_fd[0];
+}

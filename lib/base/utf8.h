@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, at most
+ * U+10FFFF.
+ */
+#ifndef CA_BASE_UTF8_H
+#define CA_BASE_UTF8_H
+
+#include <stddef.h>
+
+/* Length of the character at p (at most len bytes are there); 0 when they do
+ * not begin with a whole valid one. */
+size_t utf8_len(const char *p, size_t len);
+
+/* Writes code point cp (at most U+10FFFF) to out; returns its length. */
+size_t utf8_put(unsigned long cp, char out[4]);
+
+#endif
