@@ -3,11 +3,14 @@
 # one library, tools/NAME.c one program each, test/lib/NAME_test.c one test.
 PREFIX ?= /usr/local
 CC = gcc
+CXX = g++
 CSTD = -std=c11 -D_POSIX_C_SOURCE=200809L
 WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wwrite-strings -Wvla -Wformat=2
 CFLAGS ?= -O2 -g
+# Where objects and programs go; `make check` builds variants elsewhere.
 B ?= build
+BIN ?= bin
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
 LIBS = -lcjson -lmd -lseccomp -lelf -lm -ldl -lpthread
@@ -17,9 +20,18 @@ lib_obj := $(lib_src:%.c=$B/%.o)
 tools := $(patsubst tools/%.c,%,$(wildcard tools/ca-*.c))
 tests := $(patsubst test/lib/%.c,%,$(wildcard test/lib/*_test.c))
 
-all: $(tools:%=bin/%)
+# What the goals need beyond a compiler and the libraries.
+need_more := $(filter deps demo test test-% bench bench-% check,$(MAKECMDGOALS))
+need := build $(if $(need_more),run torch test) \
+	$(if $(filter lint check,$(MAKECMDGOALS)),check)
 
-$B/%.o: %.c
+all: $(tools:%=$(BIN)/%)
+
+# Fast when nothing is missing, so everything that compiles waits for it.
+deps:
+	@CC='$(CC)' CXX='$(CXX)' test/setup/deps.sh $(need)
+
+$B/%.o: %.c | deps
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
@@ -30,20 +42,73 @@ $B/libca.a: $(lib_obj)
 	@rm -f $@
 	ar rcs $@ $^
 
-bin/ca-%: $B/tools/ca-%.o $B/libca.a
-	@mkdir -p bin
+$(BIN)/ca-%: $B/tools/ca-%.o $B/libca.a
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS)
 
 $B/test/%_test: $B/test/lib/%_test.o $B/libca.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS) -lcmocka
 
-test-lib: $(tests:%=$B/test/%)
-	CMOCKA_MESSAGE_OUTPUT=TAP prove -e '' $(tests:%=$B/test/%)
+test-bins: $(tests:%=$B/test/%)
+
+demo: all
+	@pipelines/demo.sh
+
+test: all test-bins
+	@B=$B BIN=$(BIN) test/run.sh lib contract tools pipelines attacks
+
+test-lib: test-bins
+	@B=$B BIN=$(BIN) test/run.sh lib
+
+test-gpu: all
+	@B=$B BIN=$(BIN) test/run.sh gpu
+
+check: all
+	@test/check.sh lint build
+
+lint: all
+	@test/check.sh lint
+
+bench: all
+	@test/bench/stages.sh cpu
+
+bench-gpu: all
+	@test/bench/stages.sh cuda
+
+# What `make install` puts where, and what `make uninstall` removes: pairs of
+# file:place, programs, the torch side, manuals.  Completions are written by
+# the programs themselves.
+torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.txt)
+manuals := $(wildcard man/*.[157])
+installed = $(tools:%=bin/%) $(torch_files:lib/%=lib/cuda-agent/%) \
+	$(foreach m,$(manuals),share/man/man$(subst .,,$(suffix $m))/$(notdir $m)) \
+	$(tools:%=share/bash-completion/completions/%)
+root = $(DESTDIR)$(PREFIX)
+
+$(root)/bin/%: $(BIN)/%
+	install -D -m 755 $< $@
+$(root)/lib/cuda-agent/%: lib/%
+	install -D -m 644 $< $@
+$(root)/share/bash-completion/completions/%: $(BIN)/%
+	@mkdir -p $(@D)
+	$< --completion=bash >$@
+define manual
+$(root)/share/man/man$(1)/%: man/%
+	install -D -m 644 $$< $$@
+endef
+$(foreach n,1 5 7,$(eval $(call manual,$n)))
+
+install: $(installed:%=$(root)/%)
+
+uninstall:
+	rm -f $(installed:%=$(root)/%)
+	-rmdir $(root)/lib/cuda-agent/torch $(root)/lib/cuda-agent
 
 clean:
 	rm -rf bin $B
 
-.PHONY: all clean test-lib
+.PHONY: all deps demo test test-bins test-lib test-gpu check lint bench \
+	bench-gpu install uninstall clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)
