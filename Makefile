@@ -38,6 +38,15 @@ $B/%.o: %.c | deps
 $B/lib/base/version.o: ALL_CFLAGS += -DCA_VERSION='"$(VERSION)"'
 $B/lib/base/version.o: VERSION
 
+# Texts that NVRTC compiles at run time, as bytes in the library.
+$B/gen/%.inc: lib/judge/%
+	@mkdir -p $(@D)
+	od -An -v -tu1 $< | sed 's/[0-9][0-9]*/&,/g' >$@
+
+cuda_texts := cuda_kernels.cu cuda_move.h
+$B/lib/judge/cuda_source.o: $(cuda_texts:%=$B/gen/%.inc)
+$B/lib/judge/cuda_source.o: ALL_CFLAGS += -I$B/gen
+
 $B/libca.a: $(lib_obj)
 	@rm -f $@
 	ar rcs $@ $^

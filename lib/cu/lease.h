@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The lease of a device: a lock on a file per device (flock), so that it ends
+ * with its holder however that dies.  Whatever launches GPU work holds it:
+ * exclusively while a clock runs, shared otherwise.
+ */
+#ifndef CA_CU_LEASE_H
+#define CA_CU_LEASE_H
+
+#include "base/err.h"
+
+/*
+ * Locks <cache>/lease/NAME, waiting at most `seconds` (0: does not wait).
+ * The descriptor to close in order to give it back; -1 with CA_UNAVAILABLE
+ * when it was not free in time.  Close-on-exec.
+ */
+int lease_take(const char *name, int exclusive, double seconds,
+	       struct err *e);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lib/cu without a GPU: names, errors, NVRTC with its cache, the lease.  What
+ * needs a GPU is in test/gpu.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "cu/cu.h"
+#include "cu/lease.h"
+#include "cu/nvml.h"
+#include "cu/nvrtc.h"
+#include "judge/cuda_source.h"
+
+static char cache[4096];
+
+static int setup(void **state)
+{
+	(void)state;
+	if (make_temp_dir("cu-test", cache, sizeof(cache), NULL))
+		return -1;
+	return setenv("CA_CACHE", cache, 1);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return remove_tree(cache, NULL);
+}
+
+static void device_names(void **state)
+{
+	static const char *const bad[] = {
+		"cpu", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda0",
+		"cuda:99999999999", "",
+	};
+	struct err e = ERR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		err_clear(&e);
+		assert_int_equal(cu_find(bad[i], &e), -1);
+		assert_int_equal(e.code, CA_USAGE);
+	}
+	err_clear(&e);
+	assert_int_equal(cu_find("cuda:1000", &e), -1);
+	assert_int_equal(e.code, CA_UNAVAILABLE);
+}
+
+static void no_driver_is_an_error(void **state)
+{
+	struct err e = ERR_INIT;
+
+	(void)state;
+	if (cu_api(&e))
+		skip();		/* there is one */
+	assert_int_equal(e.code, CA_UNAVAILABLE);
+	assert_int_equal(cu_count(NULL), -1);
+	assert_null(cu_dev_open(0, NULL));
+}
+
+static int entries(void)
+{
+	char dir[4200];
+	struct dirent *d;
+	DIR *f;
+	int n = 0;
+
+	snprintf(dir, sizeof(dir), "%s/cubin", cache);
+	f = opendir(dir);
+	while (f && (d = readdir(f)))
+		n += d->d_name[0] != '.';
+	if (f)
+		closedir(f);
+	return n;
+}
+
+/* Cuts the only entry of the cache short. */
+static void damage(void)
+{
+	char path[4600];
+	struct dirent *d;
+	DIR *f;
+
+	snprintf(path, sizeof(path), "%s/cubin", cache);
+	f = opendir(path);
+	assert_non_null(f);
+	while ((d = readdir(f)))
+		if (d->d_name[0] != '.') {
+			snprintf(path, sizeof(path), "%s/cubin/%s", cache,
+				 d->d_name);
+			assert_int_equal(truncate(path, 100), 0);
+		}
+	closedir(f);
+}
+
+static void nvrtc_and_its_cache(void **state)
+{
+	static const char text[] =
+		"#include \"n.h\"\n"
+		"extern \"C\" __global__ void k(int *p) { *p = N; }\n";
+	const struct nvrtc_text header = { "n.h", "#define N 7\n" };
+	struct nvrtc_job job = {
+		.source = { "k.cu", text }, .headers = &header,
+		.nheaders = 1, .major = 9, .minor = 0,
+	};
+	struct str a = STR_INIT, b = STR_INIT;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	if (!nvrtc_version(&e)) {
+		assert_int_equal(e.code, CA_UNAVAILABLE);
+		skip();
+	}
+	assert_int_equal(nvrtc_compile(&job, &a, &e), 0);
+	assert_memory_equal(a.buf, "\177ELF", 4);
+	assert_int_equal(entries(), 1);
+	assert_int_equal(nvrtc_compile(&job, &b, &e), 0);
+	assert_int_equal(a.len, b.len);
+	assert_memory_equal(a.buf, b.buf, a.len);
+	assert_int_equal(entries(), 1);
+
+	damage();
+	str_reset(&b);
+	assert_int_equal(nvrtc_compile(&job, &b, &e), 0);
+	assert_int_equal(a.len, b.len);
+
+	job.minor = 1;		/* no such architecture */
+	assert_int_equal(nvrtc_compile(&job, &b, &e), -1);
+	job.minor = 0;
+	job.source.text = "extern \"C\" __global__ void k() { nonsense; }\n";
+	assert_int_equal(nvrtc_compile(&job, &b, &e), -1);
+	assert_int_equal(e.code, CA_DATAERR);
+	assert_non_null(strstr(e.msg, "nonsense"));
+	str_release(&a);
+	str_release(&b);
+}
+
+static void judge_kernels_compile(void **state)
+{
+	static const int arch[][2] = { { 7, 5 }, { 8, 0 }, { 9, 0 } };
+	struct str s = STR_INIT;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	if (!nvrtc_version(NULL))
+		skip();
+	for (size_t i = 0; i < sizeof(arch) / sizeof(arch[0]); i++) {
+		str_reset(&s);
+		if (cuda_source_compile(arch[i][0], arch[i][1], &s, &e))
+			fail_msg("%s", e.msg);
+		assert_memory_equal(s.buf, "\177ELF", 4);
+	}
+	str_release(&s);
+}
+
+static void lease_excludes(void **state)
+{
+	struct err e = ERR_INIT;
+	int a, b;
+
+	(void)state;
+	a = lease_take("GPU-test", 1, 0, &e);
+	assert_true(a >= 0);
+	b = lease_take("GPU-test", 0, 0, &e);
+	assert_int_equal(b, -1);
+	assert_int_equal(e.code, CA_UNAVAILABLE);
+	close(a);
+	a = lease_take("GPU-test", 0, 0, &e);
+	b = lease_take("GPU-test", 0, 0, &e);
+	assert_true(a >= 0 && b >= 0);
+	close(a);
+	close(b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(device_names),
+		cmocka_unit_test(no_driver_is_an_error),
+		cmocka_unit_test(nvrtc_and_its_cache),
+		cmocka_unit_test(judge_kernels_compile),
+		cmocka_unit_test(lease_excludes),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
