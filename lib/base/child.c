@@ -109,8 +109,11 @@ static void child_side(const struct plan *p)
 		_exit(127);
 	if (child_std(p) == 0 && (!p->o->dir || chdir(p->o->dir) == 0)) {
 		child_close(p);
-		execvpe(p->o->argv[0], (char *const *)p->o->argv,
-			p->o->env ? (char *const *)p->o->env : environ);
+		if (!p->o->before_exec ||
+		    p->o->before_exec(p->o->before_arg) == 0)
+			execvpe(p->o->argv[0], (char *const *)p->o->argv,
+				p->o->env ? (char *const *)p->o->env :
+					    environ);
 	}
 	error = errno;
 	while (write(p->report, &error, sizeof error) < 0 && errno == EINTR)
@@ -255,11 +258,21 @@ static void conclude(struct run *c, enum child_end how)
 	c->r->maxrss_kib = ru.ru_maxrss;
 }
 
+static int dup_of(int fd, struct err *e)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	return copy >= 0 ? copy : err_sys(e, CA_SOFTWARE,
+					  "cannot pass descriptor %d", fd);
+}
+
 /* stdin as a memory file: no writing, so no deadlock and no SIGPIPE. */
 static int open_stdin(const struct child_opts *o, struct err *e)
 {
 	int fd;
 
+	if (o->pass)
+		return dup_of(STDIN_FILENO, e);
 	if (!o->in) {
 		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		return fd >= 0 ? fd : err_sys(e, CA_SOFTWARE,
@@ -307,10 +320,12 @@ int child_run(const struct child_opts *o, struct child_result *r,
 	p.std[0] = open_stdin(o, e);
 	if (p.std[0] < 0)
 		goto out;
-	p.std[1] = open_stream(&c.s[0], o->out, e);
+	p.std[1] = o->pass ? dup_of(STDOUT_FILENO, e) :
+			     open_stream(&c.s[0], o->out, e);
 	if (p.std[1] < 0)
 		goto out;
-	p.std[2] = same ? p.std[1] : open_stream(&c.s[1], o->errout, e);
+	p.std[2] = same ? p.std[1] : o->pass ? dup_of(STDERR_FILENO, e) :
+		   open_stream(&c.s[1], o->errout, e);
 	if (p.std[2] < 0)
 		goto out;
 	c.pid = launch(&p, e);

@@ -32,6 +32,8 @@ struct child_opts {
 	 * NULL: none. */
 	int (*before_exec)(void *arg);
 	void *before_arg;
+	int pass;	/* 1: stdin, stdout and stderr are the caller's own;
+			 * in, out and errout must be NULL */
 };
 
 enum child_end {
