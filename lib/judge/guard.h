@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The guard: how far the published tolerance must shrink until answers that
+ * need no work are told from right ones, and whether that is possible.
+ *
+ * Trivial answers are: zeros; the mean of the whole output and the means
+ * along each of its axes (integers: the first element); a copy of an input
+ * (any real type, same number of elements); another input's output; another
+ * model's weights' output.
+ *
+ * All differences are measured in units of the published tolerance,
+ * u = |answer - want| / (atol + rtol*|want|), so that one factor s shrinks
+ * both terms and an element misses when u > s.  Per output leaf:
+ *
+ *   noise m  the largest u of the loosest allowed math, and not below half a
+ *            unit in the last place of the leaf's type (float32, float64 and
+ *            complex: 2^-13, so that 4m is 2^-11, the error of the
+ *            hardware's own tanh); at most 1, since s never exceeds 1.
+ *   D        the elements, over all cases, where an answer has u > m.
+ *   s        as large as possible with at least half of each answer's D
+ *            missing (the median of u over D), 1 at most, 4m at least.
+ *
+ * An answer that would need s < 4m passes although it is wrong: the leaf
+ * cannot be verified, the task is an invalid reference.  An answer whose D is
+ * empty is right as far as anybody can tell, and then it depends:
+ *   - zeros, copies and another input's output: the leaf is trivial.  One
+ *     such leaf (a constant mask beside a real result) is harmless, a task
+ *     whose leaves are all trivial is not: it is invalid.
+ *   - means and other weights: when equal but for rounding (16 units in the
+ *     last place), legitimate: an output that is constant along an axis
+ *     (expanded statistics, a scalar) is its own mean, and weights may be
+ *     dead.  Otherwise what they contribute drowns in noise, and whoever
+ *     leaves it out is not caught: the leaf is trivial.
+ * Elements that are not finite in either are compared by class and kept out
+ * of D; a difference of class is always seen, so such an answer does not
+ * pass.  Bools and integers are exact: m = 0, s = 1, only D can be empty.
+ * Small discrete results agree by chance, hence several cases, pooled.
+ *
+ * What follows: relu and clamp on inputs that reach both sides are fine, for
+ * a copy of the input misses every element in which it differs; relu of
+ * torch.rand, dropout in eval and flatten are copies, hence trivial.
+ * Layernorm of randn over long rows is near its input, so s shrinks.  Sorted
+ * randn is near another input's output, so s shrinks.  The mean loss of a
+ * million elements differs between inputs by less than any allowed math can
+ * show, so it is invalid.
+ */
+#ifndef CA_JUDGE_GUARD_H
+#define CA_JUDGE_GUARD_H
+
+#include "judge/compare.h"
+
+#define GUARD_CASES 4		/* fixed seeds; 8 when an output is tiny */
+#define GUARD_CASES_MAX 16
+#define GUARD_LOOSE 4
+/* Elements of a leaf that are looked at: the leading part of larger ones, cut
+ * between indices of the outermost axes. */
+#define GUARD_ELEMENTS ((uint64_t)1 << 24)
+
+enum guard_answer {
+	GUARD_NONE = -1,
+	GUARD_ZEROS, GUARD_MEAN, GUARD_SLICE_MEAN, GUARD_INPUT_COPY,
+	GUARD_OTHER_INPUT, GUARD_OTHER_WEIGHTS, GUARD_ANSWERS
+};
+const char *guard_answer_name(enum guard_answer a);	/* "zeros", … */
+
+/* One fixed seed.  Arrays of nleaf views each; leaves without a value (None,
+ * strings) are left out by the caller in all of them alike. */
+struct guard_case {
+	const struct view *want;		/* inputs i, weights W */
+	const struct view *other_input;		/* inputs i', weights W */
+	const struct view *other_weights;	/* i, W'; NULL: no weights */
+	const struct view *loose[GUARD_LOOSE];	/* i, W, loosest math */
+	size_t nloose;
+	const struct view *inputs;		/* i: tensors */
+	size_t ninputs;
+};
+
+struct guard_leaf {
+	double factor;		/* s: atol and rtol are multiplied by it */
+	double noise;		/* m */
+	double limit;		/* median of u of the nearest answer; 1 or more
+				 * when the tolerance need not shrink */
+	enum guard_answer nearest;	/* whose limit that is; GUARD_NONE */
+	enum guard_answer trivial;	/* right as far as can be told */
+	enum guard_answer passes;	/* wrong, and passes: cannot verify */
+	uint64_t finite;	/* comparable elements, all cases */
+};
+
+struct guard_result {
+	size_t nleaf;
+	struct guard_leaf leaf[CA_LEAVES];
+	int invalid;		/* the task cannot be verified */
+	enum guard_answer answer;	/* which answer still passes */
+	uint32_t bad_leaf;	/* of that answer */
+	int no_finite;		/* a leaf without one finite element */
+	char text[256];		/* why, for people */
+};
+
+/*
+ * -1 only for arguments that do not fit (CA_SOFTWARE) or lack of memory.
+ * Deterministic.  An invalid task still has factors, for --allow-trivial.
+ */
+int guard_run(const struct guard_case *cases, size_t ncase, size_t nleaf,
+	      double atol, double rtol, struct guard_result *g,
+	      struct err *e);
+
+/* How many fixed seeds an output with so few elements in all wants. */
+size_t guard_cases(uint64_t elements);
+
+/* For the cache of guard results.  guard_read: 0, or -1 when `j` is not what
+ * guard_write wrote. */
+void guard_write(struct jw *w, const struct guard_result *g);
+int guard_read(const struct json *j, struct guard_result *g);
+
+#endif
