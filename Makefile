@@ -37,6 +37,8 @@ $B/%.o: %.c | deps
 
 $B/lib/base/version.o: ALL_CFLAGS += -DCA_VERSION='"$(VERSION)"'
 $B/lib/base/version.o: VERSION
+# Loops over every captured element: worth the vectoriser.
+$B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
 
 # Texts that NVRTC compiles at run time, as bytes in the library.
 $B/gen/%.inc: lib/judge/%

@@ -52,11 +52,12 @@ struct cmp_rule {
 struct cmp_result {
 	uint64_t n;		/* elements */
 	uint64_t comparable;	/* of which the reference is finite */
-	uint64_t misses;	/* elements outside the element rule; by norm
-				 * only those that decide (see `passed`) */
+	uint64_t misses;	/* elements outside the element rule; 0 when
+				 * the norm decides and is kept */
 	uint64_t non_finite;	/* misses: result not finite, reference is */
 	uint64_t relieved;	/* outside the tolerance, passed by fp64 */
-	uint64_t first;		/* flat index of the first miss */
+	uint64_t first;		/* flat index of the first miss; UINT64_MAX:
+				 * none (a norm can be exceeded without one) */
 	int64_t index[CA_NDIM];	/* the same, by dimension */
 	double got, want;	/* there; real part when complex */
 	double got_im, want_im;
@@ -75,9 +76,6 @@ struct cmp_result {
  * computed then (cmp_wants_fp64).  threads 0: as many as there are
  * processors.  The result does not depend on the number of threads.
  * Fails (CA_SOFTWARE) when the views do not fit each other.
- *
- * By norm, `misses` counts elements whose result is not finite and, when the
- * norm is exceeded, all that are outside the element rule (at least 1).
  */
 int compare(const struct cmp_rule *rule, const struct view *got,
 	    const struct view *ref, const struct view *fp64, unsigned threads,
