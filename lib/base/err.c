@@ -82,6 +82,7 @@ int err_sys(struct err *e, int code, const char *fmt, ...)
 	snprintf(text + n, sizeof text - n, ": %s", why);
 	e->code = code;
 	put_escaped(e, text);
+	errno = error;
 	return -1;
 }
 

@@ -50,7 +50,7 @@ void err_clear(struct err *e);
  */
 int err_set(struct err *e, int code, const char *fmt, ...) CA_PRINTF(3, 4);
 
-/* As err_set, with ": " and the text of errno (read at the call) at the end. */
+/* As err_set, with ": " and the text of errno at the end; keeps errno. */
 int err_sys(struct err *e, int code, const char *fmt, ...) CA_PRINTF(3, 4);
 
 /* Puts "context: " in front of what was reported.  Returns -1. */

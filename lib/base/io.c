@@ -248,8 +248,9 @@ int output_open(struct output *o, const char *path, struct err *e)
 
 int output_write(struct output *o, const void *p, size_t n, struct err *e)
 {
-	if (write_full(o->fd, p, n, e))
-		return err_wrap(e, "'%s'", o->path[0] ? o->path : "stdout");
+	if (write_full(o->fd, p, n, NULL))
+		return err_sys(e, CA_IOERR, "cannot write '%s'",
+			       o->path[0] ? o->path : "stdout");
 	return 0;
 }
 

@@ -3,7 +3,8 @@
  * The JSON wall: the only door to cJSON.  Text is checked by a strict scanner
  * of our own first (UTF-8, control characters, NUL and \u0000, lone
  * surrogates, duplicate keys, trailing bytes, depth, length, numbers as RFC
- * 8259 has them and finite as doubles); then cJSON builds the tree.
+ * 8259 has them, finite as doubles and of at most 63 characters); then cJSON
+ * builds the tree.
  */
 #ifndef CA_REC_JSON_H
 #define CA_REC_JSON_H
@@ -27,6 +28,10 @@ struct json;			/* a node; opaque */
 struct json *json_parse(const char *text, size_t len, size_t max_len,
 			size_t *at, struct err *e);
 void json_free(struct json *j);
+
+/* The tree of text that a check has accepted already; NULL only when memory
+ * is short. */
+struct json *json_build(const char *text, size_t len, struct err *e);
 
 /* Only the check, no tree. */
 int json_check(const char *text, size_t len, size_t max_len, size_t *at,
@@ -62,9 +67,9 @@ int json_get_bool(const struct json *obj, const char *k, int d);
 
 /*
  * Writing.  Calls are matched by hand; a misuse or a full buffer sets
- * out->failed.  Doubles are printed shortest-exact (%.15g, %.17g when that
- * does not read back), non-finite ones as null.  jw_str escapes and requires
- * valid UTF-8 (other bytes become U+FFFD; use jw_b64 for raw bytes).
+ * out->failed.  Doubles are printed shortest-exact (%.15g, %.16g or %.17g,
+ * the first that reads back), non-finite ones as null.  jw_str escapes and requires
+ * valid UTF-8 (other bytes and NUL become U+FFFD; jw_b64 is for raw bytes).
  */
 struct jw {
 	struct str *out;
@@ -100,5 +105,9 @@ void jw_kbool(struct jw *w, const char *k, int v);
  * at most in how numbers are spelt.
  */
 int json_canon(const char *text, size_t len, struct str *out, struct err *e);
+
+/* The same of an object without its member `key`. */
+int json_canon_without(const char *text, size_t len, const char *key,
+		       struct str *out, struct err *e);
 
 #endif

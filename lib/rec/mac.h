@@ -24,11 +24,13 @@ int mac_key_load(struct mac_key *k, const char *path, struct err *e);
 
 /*
  * Sets member `field` of r to `json` (an object text without a `mac` member)
- * with the mac appended as its last member.  It covers: the record's
- * candidate id as recomputed from files, the task's code, the field's name
+ * with the mac appended as its last member.  It covers: the kind, the task's
+ * id as recomputed from its code (from `task.id` where only that is there),
+ * the candidate's id as recomputed from that and its files, the field's name
  * and its canonical JSON (which must itself hold rules, options, jail level,
  * device, toolchain and judge version), and the fields named in `uses`
- * (NULL-terminated), as they stand in r.
+ * (NULL-terminated), as they stand in r.  r needs its tree (rec_refresh after
+ * making a new one).
  */
 int mac_set(const struct mac_key *k, struct rec *r, const char *field,
 	    const char *json, size_t len, const char *const *uses,

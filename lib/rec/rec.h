@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "rec/json.h"
+#include "rec/scan.h"
 
 enum rec_kind { REC_OTHER, REC_TASK, REC_CANDIDATE, REC_TRAJECTORY,
 		REC_METRIC, REC_PROMPT, REC_COMPLETION, REC_ERROR };
@@ -24,19 +25,28 @@ struct rec {
 	struct json *root;	/* object; NULL for a new one */
 	enum rec_kind kind;
 	uint64_t lineno;	/* 0: not from a line */
+	struct scan_top top;	/* members of the line */
 	struct rec_set *sets;
 };
 
 void rec_init(struct rec *r);
 void rec_release(struct rec *r);
 
-/* Takes a copy of one line.  Fails (CA_DATAERR, *at the byte) when it is no
- * JSON object with a string `kind` and integer `v` >= 1 <= REC_V. */
+/* Takes a copy of one line.  Fails (CA_DATAERR, *at the byte, the message
+ * without it) when it is no JSON object with a string `kind` and integer
+ * 1 <= `v` <= REC_V. */
 int rec_parse(struct rec *r, const char *line, size_t len, size_t *at,
 	      struct err *e);
 
-/* Sets top-level member `key` to JSON text (copied), replacing it in place or
- * appending it; rec_drop removes it.  rec_get sees only what came in. */
+/* The two halves of rec_parse, for records that may only pass through:
+ * rec_open checks the line and sets `kind`, rec_tree builds `root`. */
+int rec_open(struct rec *r, const char *line, size_t len, size_t *at,
+	     struct err *e);
+int rec_tree(struct rec *r, struct err *e);
+
+/* Sets top-level member `key` to JSON text (checked and copied), replacing it
+ * in place or appending it; rec_drop removes it.  rec_get sees only what came
+ * in.  -1 when the text is no JSON or memory is short. */
 int rec_set(struct rec *r, const char *key, const char *json, size_t len);
 int rec_drop(struct rec *r, const char *key);
 const struct json *rec_get(const struct rec *r, const char *key);
@@ -45,11 +55,15 @@ const struct json *rec_get(const struct rec *r, const char *key);
 const char *rec_text(const struct rec *r, const char *key, size_t *len);
 
 /* Parses again from the text as it would be written, so that a next stage in
- * the same process sees what was set. */
+ * the same process sees what was set.  Nodes of the old tree are gone. */
 int rec_refresh(struct rec *r, struct err *e);
 
-/* The line without LF. */
+/* Appends the line without LF.  -1 when memory is short or the line has become
+ * longer than JSON_MAX_LINE, so that nobody could read it. */
 int rec_write(const struct rec *r, struct str *out);
+
+/* Frees the record and makes it as new, but keeps its arena's memory. */
+void rec_reset(struct rec *r);
 
 const char *rec_kind_name(enum rec_kind k);
 
@@ -58,7 +72,9 @@ const char *rec_kind_name(enum rec_kind k);
  * task: 32 hex digits of SHA-256 over the code; candidate: over the task's id
  * and the sorted (path, text) pairs.
  */
-void task_id(const char *code, size_t len, char out[33]);
-int candidate_id(const char *task, const struct json *files, char out[33]);
+#define REC_ID_LEN 33
+void task_id(const char *code, size_t len, char out[REC_ID_LEN]);
+int candidate_id(const char *task, const struct json *files,
+		 char out[REC_ID_LEN]);
 
 #endif

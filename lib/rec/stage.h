@@ -41,13 +41,18 @@ struct stage_ops {
 
 /*
  * Runs over operands argv[first..argc): files of records, "-", directories;
- * none: stdin (a terminal there is a usage error).  Returns the exit code
- * of STYLE.md: 65 if a line was bad or truncated, 75 if an infra_error
- * remains in the output, else the first failure of a record, else 0.
+ * none: stdin (a terminal there is a usage error).  Returns the exit code:
+ * 128 + n after signal n; 74 when reading or writing failed; 65 if a line was
+ * bad or truncated; 66 if an operand cannot be opened (the others are worked
+ * on); 75 if an infra_error remains in the output; else the first failure of
+ * a record; else 0.  A reader that left (EPIPE) ends the loop silently with
+ * 141, so that the tool still cleans up; SIGPIPE is ignored from here on.
+ *
  * Progress appears on a terminal's stderr after 2 s; -v ends with one line
- * of totals.  SIGINT and SIGTERM end the loop after the record in hand
- * (`stage_interrupted` turns true at once, so that a record can cut itself
- * short), finished records are written, and the exit is 128 + n.
+ * of totals.  After SIGINT or SIGTERM nothing new is begun,
+ * `stage_interrupted` is true and sig_fd() readable, so that a record can cut
+ * itself short.  Records finished by then are written; those in hand are not,
+ * since their results may owe something to the interruption.
  */
 int stage_run(const struct stage_ops *ops, const struct common *c, int argc,
 	      char **argv, int first);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lines of a descriptor, of limited length, in waits that a signal ends.
+ */
+#ifndef CA_REC_READER_H
+#define CA_REC_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct reader {
+	int fd;
+	int stop_fd;		/* readable: no more is wanted; -1: none */
+	char *buf;
+	size_t alloc, start, end, seen;
+	int eof;
+	uint64_t lineno;	/* of the line last returned */
+	uint64_t bytes;		/* consumed so far */
+};
+
+enum line {
+	LINE_END,		/* nothing more */
+	LINE_OK,
+	LINE_TRUNCATED,		/* the last one, without LF */
+	LINE_LONG,		/* more than JSON_MAX_LINE bytes, dropped */
+	LINE_STOPPED,		/* by a signal or stop_fd */
+	LINE_ERROR
+};
+
+void reader_init(struct reader *r, int fd, int stop_fd);
+void reader_release(struct reader *r);	/* fd stays open */
+
+/* The next line without its LF, valid until the next call. */
+enum line reader_next(struct reader *r, char **line, size_t *len,
+		      struct err *e);
+
+#endif
