@@ -28,6 +28,7 @@ usage() {
 
 mirror_of() { # distribution
 	{
+		# shellcheck disable=SC2016
 		apt-get indextargets --format '$(REPO_URI)' 2>/dev/null || true
 		echo http://deb.debian.org/debian/
 		echo http://archive.ubuntu.com/ubuntu/
@@ -95,6 +96,7 @@ enter() { # root, command...
 	fi
 	mapfile -t vars < <(environment)
 	pivot_root . old
+	# shellcheck disable=SC2016
 	exec chroot . env -i "${vars[@]}" /bin/bash -c '
 		umount -l /old && cd /root/project && failed=0
 		for command; do
