@@ -25,7 +25,7 @@ need_more := $(filter deps demo test test-% bench bench-% check,$(MAKECMDGOALS))
 need := build $(if $(need_more),run torch test) \
 	$(if $(filter lint check,$(MAKECMDGOALS)),check)
 
-all: $(tools:%=$(BIN)/%)
+all: deps $(tools:%=$(BIN)/%)
 
 # Fast when nothing is missing, so everything that compiles waits for it.
 deps:

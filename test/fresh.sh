@@ -6,7 +6,7 @@
 # make and a network: Debian bookworm or trixie, Ubuntu noble.  Root only.
 #
 #   -k      keep the system's folder and say where it is
-#   -d DIR  keep pip's downloads in DIR, for the next run
+#   -d DIR  keep the downloads of torch in DIR, for the next run
 #
 # The system is made by debootstrap (about 30 s) and takes over this
 # machine's package servers, proxies, certificates and pip configuration.
@@ -70,13 +70,14 @@ take_over() { # root
 
 # The environment of the commands: an empty home and what the network needs.
 environment() {
-	env | grep -E '^((https?|no|all)_proxy|PIP_[A-Z_]*|SSL_CERT_[A-Z]*|REQUESTS_CA_BUNDLE)=' |
-		grep -v '^PIP_CACHE_DIR=' || true
+	env | grep -E '^(PIP_[A-Z_]*|SSL_CERT_[A-Z]*|REQUESTS_CA_BUNDLE)=' |
+		grep -vE '^PIP_(CACHE_DIR|FIND_LINKS)=' || true
+	env | grep -E '^(https?|no|all)_proxy=' || true
 	env | grep -E '^(HTTPS?|NO|ALL)_PROXY=' || true
 	echo HOME=/root
 	echo TERM=dumb
 	echo PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-	[ -z "$downloads" ] || echo PIP_CACHE_DIR=/var/cache/pip-downloads
+	[ -z "$downloads" ] || echo CA_WHEELS=/var/cache/wheels
 }
 
 # In the new namespaces: mounts, pivot_root, the commands.
@@ -91,8 +92,8 @@ enter() { # root, command...
 	mount --rbind /dev dev
 	mount -t tmpfs -o mode=1777 tmpfs dev/shm
 	if [ -n "$downloads" ]; then
-		mkdir -p "$downloads" var/cache/pip-downloads
-		mount --bind "$downloads" var/cache/pip-downloads
+		mkdir -p "$downloads" var/cache/wheels
+		mount --bind "$downloads" var/cache/wheels
 	fi
 	mapfile -t vars < <(environment)
 	pivot_root . old

@@ -4,8 +4,9 @@
 # venv.sh [ruff]: makes the virtual environment with torch (or the small one
 # with ruff) in the user's cache, unless a Python with torch is there already.
 # Every clone shares it.  It is made under another name and renamed when it
-# is complete, so nobody ever sees half of one; finished downloads of an
-# interrupted run are kept and used by the next.
+# is complete, so nobody ever sees half of one.  Wheels that an interrupted
+# run has downloaded are used by the next and removed at the end, unless
+# CA_WHEELS names a folder to keep them in.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -13,33 +14,51 @@ top=$(cd "$here/../.." && pwd)
 . "$here/lib.sh"
 umask 022
 
-need_mib=10000		# the environment, the downloads and pip's copies
+need_mib=8000		# the environment and the downloads
+requirements=$top/lib/torch/requirements.txt
 
-make_venv() { # directory, pip arguments...
-	dir=$1
-	shift
+pip() { # in the environment that is being made
+	"$part/bin/python3" -m pip --disable-pip-version-check "$@" >&2
+}
+
+# Begins $1.part; an unfinished one may hold half a package, so it is made
+# again.
+begin() {
+	part=$1.part
 	py=$(base_python) || {
 		say 'no python3 (3.10 or newer, outside of any environment)' \
 			'that unprivileged users may run'
 		return 1
 	}
-	rm -rf "$dir.part" "$dir.old"
-	"$py" -m venv "$dir.part" || return 1
+	rm -rf "$part" "$1.old"
+	"$py" -m venv "$part" || return 1
 	# /tmp may be a small tmpfs; pip unpacks gigabytes there.
-	TMPDIR=$dir.part/tmp
-	PIP_CACHE_DIR=${PIP_CACHE_DIR:-$cache/pip}
-	export TMPDIR PIP_CACHE_DIR
-	mkdir -p "$TMPDIR" &&
-		"$dir.part/bin/python3" -m pip install \
-			--disable-pip-version-check --retries 10 "$@" >&2 ||
-		return 1
-	rm -rf "$TMPDIR"
-	grep -lIF "$dir.part" "$dir.part"/bin/* "$dir.part/pyvenv.cfg" |
-		xargs -r -d '\n' sed -i "s,$dir\.part,$dir,g"
-	if [ -e "$dir" ]; then
-		mv "$dir" "$dir.old" || return 1
+	TMPDIR=$part/tmp
+	export TMPDIR
+	mkdir -p "$TMPDIR"
+}
+
+# Gives the finished one its name, inside its scripts too.
+finish() {
+	rm -rf "$part/tmp"
+	grep -lIF "$part" "$part"/bin/* "$part/pyvenv.cfg" |
+		xargs -r -d '\n' sed -i "s,$1\.part,$1,g"
+	if [ -e "$1" ]; then
+		mv "$1" "$1.old" || return 1
 	fi
-	mv "$dir.part" "$dir" && rm -rf "$dir.old"
+	mv "$part" "$1" && rm -rf "$1.old"
+}
+
+# One by one, so that what came is kept when the next does not.
+download() {
+	all=$(grep -c '^[a-z]' "$requirements")
+	n=0
+	grep '^[a-z]' "$requirements" | while read -r pin; do
+		n=$((n + 1))
+		say "downloading $n of $all: $pin"
+		pip download -q --retries 10 --no-deps -d "$wheels" "$pin" \
+			</dev/null || return 1
+	done
 }
 
 make_torch() {
@@ -52,14 +71,23 @@ make_torch() {
 	say "no python3 has torch $(tested_range | sed 's/ / to /'):" \
 		"installing it into $cache/venv," \
 		"about 2.5 GB to download and 4.7 GB on disk, once for all clones"
-	make_venv "$cache/venv" -r "$top/lib/torch/requirements.txt" ||
-		return 1
-	rm -rf "$cache/pip"
+	wheels=${CA_WHEELS:-$cache/wheels}
+	mkdir -p "$wheels" && begin "$cache/venv" && download || return 1
+	say 'installing'
+	pip install -q --find-links "$wheels" -r "$requirements" &&
+		finish "$cache/venv" || return 1
+	[ -n "${CA_WHEELS-}" ] || rm -rf "$wheels"
 	torch_python >/dev/null || {
 		say "torch in $cache/venv cannot be used" \
 			"(is it readable by unprivileged users?)"
 		return 1
 	}
+}
+
+make_ruff() {
+	begin "$cache/ruff-$ruff_version" &&
+		pip install -q "ruff==$ruff_version" &&
+		finish "$cache/ruff-$ruff_version"
 }
 
 want() {
@@ -83,7 +111,7 @@ if ! flock -n 9; then
 fi
 want "$@" && exit 0
 if [ "${1-}" = ruff ]; then
-	make_venv "$cache/ruff-$ruff_version" -q "ruff==$ruff_version"
+	make_ruff
 else
 	make_torch
 fi
