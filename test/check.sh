@@ -8,8 +8,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . test/tap.sh
 jobs=$(nproc)
-strict='-Werror -Wundef -Wcast-align -Wredundant-decls -Wnested-externs
-	-Wold-style-definition -Wimplicit-fallthrough -Wnull-dereference'
+strict='-Werror -Wundef -Wcast-align -Wredundant-decls -Wnested-externs'
+strict="$strict -Wold-style-definition -Wimplicit-fallthrough"
+strict="$strict -Wnull-dereference"
 gcc_only='-Wduplicated-cond -Wduplicated-branches -Wlogical-op'
 sanitize='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 

@@ -14,14 +14,13 @@ export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-240}
 
 run_lib() {
 	if command -v prove >/dev/null; then
-		CMOCKA_MESSAGE_OUTPUT=TAP \
-			prove -v -e 'timeout --foreground -k 5 240' "$@"
+		prove -v -e test/unit.sh "$@"
 		return
 	fi
 	echo '# no prove: unit tests run one by one'
 	local test status=0
 	for test; do
-		CMOCKA_MESSAGE_OUTPUT=TAP "$test" || status=1
+		test/unit.sh "$test" || status=1
 	done
 	return $status
 }

@@ -40,7 +40,7 @@ c | rule 'indent with tabs' '^ {8}'
 c | rule 'space before tab' " $tab"
 c | rule 'space after keyword' \
 	"^$tab+(\\} else )?(if|for|while|switch)\\("
-c | rule 'space before brace' '\)\{$'
+c | rule 'space before brace' "^$tab+(if|for|while|switch|\\} else).*\\)\\{\$"
 c | rule 'brace of a function on its own line' \
 	'^[a-z][^=;(]*\([^;=]*\) *\{$'
 c | rule 'comments are /* */' "(^|[ $tab;{}])//"
