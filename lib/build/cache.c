@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cache of built objects.
+ */
+#define _GNU_SOURCE
+#include "build/cache.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "rec/json.h"
+
+#define OBJECT_MAX ((size_t)512 << 20)
+#define META_MAX ((size_t)4 << 20)
+
+struct entry {
+	char key[CACHE_KEY];
+	long long bytes;
+	struct timespec used;
+};
+
+long long cache_limit(void)
+{
+	const char *s = getenv("CA_OBJ_MAX");
+	char *end;
+	long long v;
+
+	if (!s || !*s)
+		return 4LL << 30;
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	if (errno || end == s || v < 0 || v > 1LL << 32)
+		return 4LL << 30;
+	switch (toupper((unsigned char)*end)) {
+	case 'G':
+		return v << 30;
+	case 'M':
+		return v << 20;
+	case 'K':
+		return v << 10;
+	default:
+		return v;
+	}
+}
+
+static int entry_path(char out[CA_PATH_MAX], const char *key,
+		      const char *ext, struct err *e)
+{
+	char name[CACHE_KEY + 16];
+	int n;
+
+	n = snprintf(name, sizeof(name), "%s%s", key, ext);
+	if (n < 0 || n >= (int)sizeof(name))
+		return err_set(e, CA_SOFTWARE, "bad object key");
+	if (path_cache(out, "obj", e) < 0)
+		return -1;
+	if (strlen(out) + (size_t)n + 2 > CA_PATH_MAX)
+		return err_set(e, CA_CONFIG, "cache path is too long");
+	strcat(out, "/");
+	strcat(out, name);
+	return 0;
+}
+
+/* Whether the file has the length and hash that its JSON states. */
+static int intact(const char *path, const struct json *meta)
+{
+	struct str s = STR_INIT;
+	char got[HASH_HEX];
+	int ok = 0;
+
+	s.cap = OBJECT_MAX;
+	if (read_file(path, OBJECT_MAX, &s, NULL) == 0) {
+		sha256_hex(s.buf ? s.buf : "", s.len, got);
+		ok = json_get_int(meta, "bytes", -1) == (int64_t)s.len &&
+		     strcmp(json_get_str(meta, "sha256", ""), got) == 0;
+	}
+	str_release(&s);
+	return ok;
+}
+
+int cache_get(const char *key, char path[CA_PATH_MAX], struct str *meta,
+	      struct err *e)
+{
+	char side[CA_PATH_MAX];
+	struct str text = STR_INIT;
+	struct json *j = NULL;
+	int hit = 0;
+
+	if (entry_path(path, key, ".so", e) < 0 ||
+	    entry_path(side, key, ".json", e) < 0)
+		return -1;
+	if (access(side, F_OK) != 0 ||
+	    read_file(side, META_MAX, &text, NULL) < 0)
+		goto out;
+	j = json_parse(text.buf, text.len, META_MAX, NULL, NULL);
+	hit = j && intact(path, j);
+	if (!hit) {
+		unlink(side);
+		unlink(path);
+		goto out;
+	}
+	utimensat(AT_FDCWD, side, NULL, 0);
+	if (meta)
+		str_add(meta, text.buf, text.len);
+out:
+	json_free(j);
+	str_release(&text);
+	return hit;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->used.tv_sec != y->used.tv_sec)
+		return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+	if (x->used.tv_nsec != y->used.tv_nsec)
+		return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+	return strcmp(x->key, y->key);
+}
+
+/* Fills *en from directory `fd` if `name` is an entry's JSON. */
+static int read_entry(int fd, const char *name, struct entry *en)
+{
+	char so[CACHE_KEY + 16];
+	struct stat st, obj;
+	size_t n = strlen(name);
+
+	if (n != CACHE_KEY - 1 + 5 || strcmp(name + CACHE_KEY - 1, ".json"))
+		return 0;
+	memcpy(en->key, name, CACHE_KEY - 1);
+	en->key[CACHE_KEY - 1] = '\0';
+	snprintf(so, sizeof(so), "%s.so", en->key);
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	en->used = st.st_mtim;
+	en->bytes = st.st_size;
+	if (fstatat(fd, so, &obj, AT_SYMLINK_NOFOLLOW) == 0)
+		en->bytes += obj.st_size;
+	return 1;
+}
+
+static void drop(int fd, const struct entry *en)
+{
+	char name[CACHE_KEY + 16];
+
+	snprintf(name, sizeof(name), "%s.json", en->key);
+	unlinkat(fd, name, 0);
+	snprintf(name, sizeof(name), "%s.so", en->key);
+	unlinkat(fd, name, 0);
+}
+
+/* Removes the entries used longest ago until the rest fits; the newest one
+ * stays whatever its size. */
+static void evict(const char *dir, long long limit)
+{
+	struct entry *v = NULL, *w;
+	size_t n = 0, alloc = 0, i;
+	long long total = 0;
+	struct dirent *de;
+	DIR *d = opendir(dir);
+
+	if (!d)
+		return;
+	while ((de = readdir(d))) {
+		if (n == alloc) {
+			alloc = alloc ? alloc * 2 : 256;
+			w = realloc(v, alloc * sizeof(*v));
+			if (!w)
+				goto out;
+			v = w;
+		}
+		if (read_entry(dirfd(d), de->d_name, &v[n]))
+			total += v[n++].bytes;
+	}
+	if (total > limit)
+		qsort(v, n, sizeof(*v), by_use);
+	for (i = 0; total > limit && i + 1 < n; i++) {
+		drop(dirfd(d), &v[i]);
+		total -= v[i].bytes;
+	}
+out:
+	closedir(d);
+	free(v);
+}
+
+static int lock_dir(const char *dir, struct err *e)
+{
+	char path[CA_PATH_MAX + 8];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.lock", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
+	while (flock(fd, LOCK_EX) < 0) {
+		if (errno == EINTR)
+			continue;
+		err_sys(e, CA_IOERR, "cannot lock '%s'", path);
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int cache_put(const char *key, const void *object, size_t len,
+	      const char *members, char path[CA_PATH_MAX], struct err *e)
+{
+	char side[CA_PATH_MAX], dir[CA_PATH_MAX], sum[HASH_HEX];
+	struct str json = STR_INIT;
+	int fd = -1, rc = -1;
+
+	if (entry_path(path, key, ".so", e) < 0 ||
+	    entry_path(side, key, ".json", e) < 0 ||
+	    path_cache(dir, "obj", e) < 0)
+		return -1;
+	sha256_hex(object, len, sum);
+	str_addf(&json, "{\"bytes\":%zu,\"sha256\":\"%s\",%s}\n", len, sum,
+		 members);
+	if (json.failed) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		goto out;
+	}
+	fd = lock_dir(dir, e);
+	if (fd < 0)
+		goto out;
+	if (write_file_atomic(path, object, len, 0644, e) < 0)
+		goto out;
+	if (write_file_atomic(side, json.buf, json.len, 0644, e) < 0) {
+		unlink(path);
+		goto out;
+	}
+	evict(dir, cache_limit());
+	rc = 0;
+out:
+	if (fd >= 0)
+		close(fd);
+	str_release(&json);
+	return rc;
+}

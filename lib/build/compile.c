@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs a plan's compilers.  Below a temporary directory: src/ (the tree,
+ * read only for the jail), out/N/ (what unit N's compiler may write, given
+ * to that job's uid), obj/ (objects taken over by us, read by the link).
+ */
+#define _GNU_SOURCE
+#include "build/compile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "build/limits.h"
+#include "build/run.h"
+
+#define OBJECT_MAX ((size_t)256 << 20)
+#define COMPILER_MEMORY ((int64_t)8 << 30)	/* address space */
+#define QUEUE_SECONDS 3600.0	/* waiting for other compilers to end */
+#define ALL_TIMEOUTS 4		/* timeouts that one candidate may use up */
+
+struct work {
+	const struct plan *p;
+	const struct compile_opts *o;
+	char dir[CA_PATH_MAX], src[CA_PATH_MAX], obj[CA_PATH_MAX];
+	_Atomic size_t next;
+	_Atomic int stop;		/* a unit failed: start no more */
+	_Atomic long long spent_ms;
+	struct result *result;
+};
+
+struct result {
+	enum status status;
+	int failed;			/* the machine's failure, in err */
+	int started;
+	struct str log;
+	struct err err;
+};
+
+/* dir/a[/b] */
+static int path_of(char out[CA_PATH_MAX], const char *dir, const char *fmt,
+		   size_t i, struct err *e)
+{
+	int n = snprintf(out, CA_PATH_MAX, "%s/", dir), m;
+
+	if (n < 0 || n >= CA_PATH_MAX)
+		return err_set(e, CA_SOFTWARE, "path is too long");
+	if (strcmp(fmt, "out") == 0)
+		m = snprintf(out + n, CA_PATH_MAX - (size_t)n, "out/%zu", i);
+	else
+		m = snprintf(out + n, CA_PATH_MAX - (size_t)n, "%s", fmt);
+	if (m < 0 || m >= CA_PATH_MAX - n)
+		return err_set(e, CA_SOFTWARE, "path is too long");
+	return 0;
+}
+
+static int write_text(const char *dir, const char *name, const char *text,
+		      size_t len, struct err *e)
+{
+	char path[CA_PATH_MAX], *slash;
+	int fd, rc;
+
+	if (path_of(path, dir, name, 0, e) < 0)
+		return -1;
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	if (mkdir_p(path, 0755, e) < 0)
+		return -1;
+	*slash = '/';
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", path);
+	rc = write_full(fd, text, len, e);
+	if (close(fd) < 0 && rc == 0)
+		rc = err_sys(e, CA_IOERR, "cannot write '%s'", path);
+	return rc;
+}
+
+static int write_tree(struct work *w, struct err *e)
+{
+	const struct source_tree *t = &w->p->tree;
+	size_t i;
+
+	for (i = 0; i < t->n; i++) {
+		if (strcmp(t->file[i].path, "model_new.py") == 0)
+			continue;
+		if (write_text(w->src, t->file[i].path, t->file[i].text,
+			       t->file[i].len, e) < 0)
+			return -1;
+	}
+	if (w->p->extra)
+		return write_text(w->src, "all.cu", w->p->extra,
+				  strlen(w->p->extra), e);
+	return 0;
+}
+
+/* The directories; 0711 on top, so that another uid can reach what is its. */
+static int lay_out(struct work *w, struct err *e)
+{
+	char path[CA_PATH_MAX];
+	size_t i;
+
+	if (make_temp_dir("ca-build", w->dir, sizeof(w->dir), e) < 0)
+		return -1;
+	if (chmod(w->dir, 0711) < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot chmod '%s'", w->dir);
+	if (path_of(w->src, w->dir, "src", 0, e) < 0 ||
+	    path_of(w->obj, w->dir, "obj", 0, e) < 0 ||
+	    mkdir_p(w->src, 0755, e) < 0 || mkdir_p(w->obj, 0755, e) < 0)
+		return -1;
+	for (i = 0; i < w->p->nunit; i++) {
+		if (path_of(path, w->dir, "out", i, e) < 0 ||
+		    mkdir_p(path, 0711, e) < 0)
+			return -1;
+	}
+	if (path_of(path, w->dir, "out/link", 0, e) < 0 ||
+	    mkdir_p(path, 0711, e) < 0)
+		return -1;
+	return write_tree(w, e);
+}
+
+/* Whether the disk that we build on is full: then it is not the candidate's
+ * fault. */
+static int disk_full(const char *dir)
+{
+	struct statvfs v;
+
+	return statvfs(dir, &v) == 0 &&
+	       v.f_bavail * v.f_frsize < (fsblkcnt_t)256 << 10;
+}
+
+/* A compiler's memory: what the machine has, less a quarter, at most 8 GiB. */
+static int64_t memory_limit(void)
+{
+	struct limits l;
+	int64_t m = COMPILER_MEMORY;
+
+	limits_read(&l);
+	if (l.memory < INT64_MAX && l.memory / 4 * 3 < m)
+		m = l.memory / 4 * 3;
+	return m < (int64_t)1 << 30 ? (int64_t)1 << 30 : m;
+}
+
+static enum status judge_run(const struct child_result *r,
+			     const struct str *log)
+{
+	const char *text = log->buf ? log->buf : "";
+
+	if (r->how == CHILD_TIMEOUT)
+		return ST_BUILD_TIMEOUT;
+	if (r->how == CHILD_EXITED && r->code == 0)
+		return ST_OK;
+	if (r->how == CHILD_OUTPUT)
+		return ST_COMPILE_ERROR;
+	if ((r->how == CHILD_SIGNALED && r->code == SIGKILL) ||
+	    (r->how == CHILD_EXITED && r->code == 128 + SIGKILL) ||
+	    log_says_oom(text, log->len))
+		return ST_OOM;
+	return ST_COMPILE_ERROR;
+}
+
+/* One attempt, with a place among the running compilers. */
+static int attempt(struct work *w, const char *const *argv, const char *out,
+		   int64_t memory, struct result *res)
+{
+	struct compiler_run c = { 0 };
+	struct child_result r;
+	const char *ro[12] = { w->obj };
+	size_t i;
+	int rc;
+
+	for (i = 0; w->p->ro[i] && i + 2 < sizeof(ro) / sizeof(*ro); i++)
+		ro[i + 1] = w->p->ro[i];
+	if (limits_enter(memory, w->o->jobs, deadline_in(QUEUE_SECONDS)) < 0)
+		return err_set(&res->err, CA_TEMPFAIL,
+			       "no compiler could start for an hour");
+	c.level = w->o->level;
+	c.argv = argv;
+	c.dir = w->src;
+	c.ro = ro;
+	c.out = out;
+	c.deadline = deadline_in(w->o->timeout);
+	c.mem_bytes = memory_limit();
+	str_reset(&res->log);
+	rc = compiler_run(&c, &res->log, &r, &res->err);
+	limits_leave(memory);
+	if (rc < 0)
+		return -1;
+	w->spent_ms += (long long)(r.wall_ns / 1000000);
+	if (r.how == CHILD_INTERRUPTED)
+		return err_set(&res->err, CA_TEMPFAIL, "interrupted");
+	res->status = judge_run(&r, &res->log);
+	if (r.how == CHILD_OUTPUT)
+		str_adds(&res->log, "\nerror: the compiler wrote too much\n");
+	if (res->status != ST_OK && disk_full(w->dir))
+		return err_set(&res->err, CA_IOERR, "no space left for "
+			       "building in '%s'", w->dir);
+	return 0;
+}
+
+/* Twice where memory ran out, the second time alone. */
+static int run_tool(struct work *w, const char *const *argv, const char *out,
+		    int64_t memory, struct result *res)
+{
+	double budget = w->o->timeout * ALL_TIMEOUTS * 1000;
+
+	if ((double)w->spent_ms > budget) {
+		res->status = ST_BUILD_TIMEOUT;
+		return 0;
+	}
+	if (attempt(w, argv, out, memory, res) < 0)
+		return -1;
+	if (res->status == ST_OOM)
+		return attempt(w, argv, out, LIMITS_ALONE, res);
+	return 0;
+}
+
+/* Takes over what a jail has written: only a regular file, its bytes. */
+static int take(const char *dir, const char *name, struct str *out,
+		struct err *e)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int rc;
+
+	if (fd < 0)
+		return err_sys(e, CA_IOERR, "cannot open '%s'", dir);
+	out->cap = OBJECT_MAX;
+	rc = read_file_at(fd, name, OBJECT_MAX, 0, out, e);
+	close(fd);
+	return rc;
+}
+
+static int build_unit(struct work *w, size_t i, struct result *res)
+{
+	char out[CA_PATH_MAX], name[32];
+	struct str obj = STR_INIT;
+	int rc = -1;
+
+	if (path_of(out, w->dir, "out", i, &res->err) < 0 ||
+	    run_tool(w, w->p->unit[i].argv, out, w->p->unit[i].memory,
+		     res) < 0)
+		goto out;
+	rc = 0;
+	if (res->status != ST_OK)
+		goto out;
+	if (take(out, "object.o", &obj, &res->err) < 0) {
+		err_clear(&res->err);
+		res->status = ST_COMPILE_ERROR;
+		str_adds(&res->log, "error: the compiler left no object\n");
+		goto out;
+	}
+	snprintf(name, sizeof(name), "%zu.o", i);
+	rc = write_text(w->obj, name, obj.buf ? obj.buf : "", obj.len,
+			&res->err);
+out:
+	str_release(&obj);
+	return rc;
+}
+
+static void *worker(void *arg)
+{
+	struct work *w = arg;
+	size_t i;
+
+	while (!w->stop && (i = w->next++) < w->p->nunit) {
+		struct result *res = &w->result[i];
+
+		res->started = 1;
+		res->failed = build_unit(w, i, res) < 0;
+		if (res->failed || res->status != ST_OK)
+			w->stop = 1;
+	}
+	return NULL;
+}
+
+/* As many threads as compilers may run; one is ours. */
+static void build_units(struct work *w)
+{
+	pthread_t thread[64];
+	struct limits l;
+	size_t want, n = 0;
+
+	limits_read(&l);
+	want = w->o->jobs > 0 ? (size_t)w->o->jobs : (size_t)l.cores;
+	want = want < w->p->nunit ? want : w->p->nunit;
+	want = want < 64 ? want : 64;
+	while (n + 1 < want && pthread_create(&thread[n], NULL, worker, w) == 0)
+		n++;
+	worker(w);
+	while (n > 0)
+		pthread_join(thread[--n], NULL);
+}
+
+/* Collects the units' logs; the first failure in unit order decides. */
+static int gather(struct work *w, struct compiled *out, struct err *e)
+{
+	size_t i;
+
+	out->status = ST_OK;
+	for (i = 0; i < w->p->nunit; i++) {
+		struct result *res = &w->result[i];
+
+		if (res->failed)
+			return err_set(e, res->err.code, "%s", res->err.msg);
+		if (res->log.len)
+			str_add(&out->log, res->log.buf, res->log.len);
+		if (res->started && res->status != ST_OK &&
+		    out->status == ST_OK) {
+			out->status = res->status;
+			out->unit = i;
+		}
+	}
+	return 0;
+}
+
+static int link_object(struct work *w, struct compiled *out, struct err *e)
+{
+	struct result res = { 0 };
+	char dir[CA_PATH_MAX];
+	int rc = -1;
+
+	res.log.cap = 2 * COMPILER_LOG;
+	out->unit = w->p->nunit;
+	if (path_of(dir, w->dir, "out/link", 0, e) < 0)
+		return -1;
+	if (run_tool(w, w->p->link, dir, (int64_t)1 << 29, &res) < 0) {
+		err_set(e, res.err.code, "%s", res.err.msg);
+		goto out;
+	}
+	rc = 0;
+	out->status = res.status;
+	if (res.log.len)
+		str_add(&out->log, res.log.buf, res.log.len);
+	if (res.status == ST_OK)
+		rc = take(dir, "object.so", &out->object, e);
+out:
+	str_release(&res.log);
+	return rc;
+}
+
+/* The kernel form has one unit, and that is the object. */
+static int take_unit(struct work *w, struct compiled *out, struct err *e)
+{
+	return take(w->obj, "0.o", &out->object, e);
+}
+
+int compile_plan(const struct plan *p, const struct compile_opts *o,
+		 struct compiled *out, struct err *e)
+{
+	struct work w = { .p = p, .o = o };
+	struct err ignored = ERR_INIT;
+	size_t i;
+	int rc = -1;
+
+	memset(out, 0, sizeof(*out));
+	w.result = calloc(p->nunit, sizeof(*w.result));
+	if (!w.result)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	for (i = 0; i < p->nunit; i++)
+		w.result[i].log.cap = 2 * COMPILER_LOG;
+	if (lay_out(&w, e) < 0)
+		goto out;
+	build_units(&w);
+	if (gather(&w, out, e) < 0)
+		goto out;
+	rc = 0;
+	if (out->status == ST_OK)
+		rc = p->link[0] ? link_object(&w, out, e) :
+		     take_unit(&w, out, e);
+out:
+	if (*w.dir)
+		remove_tree(w.dir, &ignored);
+	for (i = 0; i < p->nunit; i++)
+		str_release(&w.result[i].log);
+	free(w.result);
+	return rc;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What compilers say.
+ */
+#define _GNU_SOURCE
+#include "build/log.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *safe(struct arena *a, const char *p, size_t n)
+{
+	struct str s = STR_INIT;
+	const char *t;
+
+	str_add_safe(&s, p, n < 1000 ? n : 1000);
+	t = arena_strndup(a, s.buf ? s.buf : "", s.len);
+	str_release(&s);
+	return t ? t : "";
+}
+
+static const char *find(const char *p, size_t n, const char *what)
+{
+	return memmem(p, n, what, strlen(what));
+}
+
+/* "FILE:LINE[:COL]: " or "FILE(LINE): " in front of `tail`; 1 if so. */
+static int place(const char *p, const char *tail, const char **file_end,
+		 long *line)
+{
+	const char *s = tail;
+	int numbers = 0;
+
+	if (s > p && s[-1] == ' ')
+		s--;
+	if (s == p || s[-1] != ':')
+		return 0;
+	s--;
+	if (s > p && s[-1] == ')') {
+		for (s--; s > p && isdigit((unsigned char)s[-1]); s--)
+			;
+		*line = strtol(s, NULL, 10);
+		if (s == p || s[-1] != '(')
+			return 0;
+		*file_end = s - 1;
+		return *line > 0;
+	}
+	while (numbers < 2) {
+		const char *d = s;
+
+		while (d > p && isdigit((unsigned char)d[-1]))
+			d--;
+		if (d == s || d == p || d[-1] != ':')
+			break;
+		*line = strtol(d, NULL, 10);
+		s = d - 1;
+		numbers++;
+	}
+	*file_end = s;
+	return numbers > 0 && s > p;
+}
+
+/* An error with a place in the line [p, p + n). */
+static int placed(const char *p, size_t n, struct arena *a,
+		  struct first_error *out)
+{
+	static const char *const mark[] = { "fatal error: ", "error: ",
+					    "Error: ",
+					    "catastrophic error: " };
+	const char *m, *file_end;
+	size_t i;
+	long line = 0;
+
+	for (i = 0; i < sizeof(mark) / sizeof(*mark); i++) {
+		m = find(p, n, mark[i]);
+		if (!m || !place(p, m, &file_end, &line))
+			continue;
+		m += strlen(mark[i]);
+		out->file = safe(a, p, (size_t)(file_end - p));
+		out->line = line;
+		out->message = safe(a, m, (size_t)(p + n - m));
+		return 1;
+	}
+	return 0;
+}
+
+static int unplaced(const char *p, size_t n)
+{
+	static const char *const mark[] = {
+		"undefined reference", "undefined symbol",
+		"multiple definition", "cannot find -l", "ptxas error",
+		"ptxas fatal", "nvcc fatal", "out of memory", ": error"
+	};
+	size_t i;
+
+	if (find(p, n, "collect2: error"))
+		return 0;
+	for (i = 0; i < sizeof(mark) / sizeof(*mark); i++)
+		if (find(p, n, mark[i]))
+			return 1;
+	return 0;
+}
+
+void log_first_error(const char *text, size_t len, struct arena *a,
+		     struct first_error *out)
+{
+	const char *p = text, *end = text + len, *nl;
+	const char *first = NULL, *plain = NULL;
+	size_t n, first_n = 0, plain_n = 0;
+
+	out->file = NULL;
+	out->line = 0;
+	for (; p < end; p = nl + 1) {
+		nl = memchr(p, '\n', (size_t)(end - p));
+		nl = nl ? nl : end;
+		n = (size_t)(nl - p);
+		if (placed(p, n, a, out))
+			return;
+		if (!plain && unplaced(p, n))
+			plain = p, plain_n = n;
+		if (!first && n)
+			first = p, first_n = n;
+	}
+	if (plain)
+		out->message = safe(a, plain, plain_n);
+	else if (first)
+		out->message = safe(a, first, first_n);
+	else
+		out->message = "the compiler failed without a message";
+}
+
+/* Where to cut: at a line's end, else between two characters. */
+static size_t cut(const char *s, size_t max)
+{
+	size_t n = max;
+
+	while (n > 0 && s[n - 1] != '\n')
+		n--;
+	if (n > 0)
+		return n - 1;
+	for (n = max; n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80; n--)
+		;
+	return n;
+}
+
+void log_add(struct str *out, const char *text, size_t len)
+{
+	struct str s = STR_INIT;
+	size_t n;
+
+	str_add_safe(&s, text, len < 4 * LOG_MAX ? len : 4 * LOG_MAX);
+	n = s.len;
+	if (n > LOG_MAX) {
+		n = cut(s.buf, LOG_MAX - 32);
+		str_add(out, s.buf, n);
+		str_adds(out, "\n(log cut here)\n");
+	} else if (n) {
+		str_add(out, s.buf, n);
+	}
+	str_release(&s);
+}
+
+int log_says_oom(const char *text, size_t len)
+{
+	static const char *const mark[] = {
+		"out of memory", "virtual memory exhausted",
+		"Cannot allocate memory", "Killed signal terminated",
+		"std::bad_alloc", "died due to signal 9", "memory exhausted"
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(mark) / sizeof(*mark); i++)
+		if (find(text, len, mark[i]))
+			return 1;
+	return 0;
+}

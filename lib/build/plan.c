@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What building one candidate takes.
+ */
+#include "build/plan.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/opt.h"
+
+#define GIB ((int64_t)1 << 30)
+#define ALL_CU "all.cu"		/* made for the kernel form */
+
+struct args {
+	const char **v;
+	size_t n;
+	int failed;
+};
+
+static void arg(struct args *a, const char *s)
+{
+	if (!s || a->n + 1 >= PLAN_ARGS) {
+		a->failed = 1;
+		return;
+	}
+	a->v[a->n++] = s;
+	a->v[a->n] = NULL;
+}
+
+static void args_add(struct args *a, const char *const *v)
+{
+	while (*v)
+		arg(a, *v++);
+}
+
+static int fail(struct plan *p, enum status s, const char *file,
+		const char *message)
+{
+	p->status = s;
+	p->error.file = file;
+	p->error.line = 0;
+	p->error.message = message ? message : "out of memory";
+	return 0;
+}
+
+static int is_cuda_source(const char *path)
+{
+	return ends_with(path, ".cu");
+}
+
+/* Whether the file is a unit of its own in this form and on this device. */
+static int is_unit(const struct plan *p, const struct source_file *f)
+{
+	if (!source_compiled(f->path) || f->included)
+		return 0;
+	if (strcmp(f->path, "binding.cpp") == 0)
+		return p->form == FORM_PAPER;
+	return p->cuda || !is_cuda_source(f->path);
+}
+
+static const char *const host_flags[] = {
+	"-c", "-O3", "-fPIC", "-I.", "-Ikernels", "-fdiagnostics-color=never",
+	"-w", NULL
+};
+
+static const char *const torch_defines[] = {
+	"-DTORCH_EXTENSION_NAME=cuda_extension",
+	"-DTORCH_API_INCLUDE_EXTENSION_H", NULL
+};
+
+/* As torch's own extension builder has them, so that what builds there
+ * builds here. */
+static const char *const torch_nvcc[] = {
+	"--use_fast_math", "-D__CUDA_NO_HALF_OPERATORS__",
+	"-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+	"-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr", NULL
+};
+
+static void torch_includes(struct plan *p, struct arena *a, struct args *v)
+{
+	arg(v, "-isystem");
+	arg(v, arena_printf(a, "%s/include", p->tc.torch));
+	arg(v, "-isystem");
+	arg(v, arena_printf(a, "%s/include/torch/csrc/api/include",
+			    p->tc.torch));
+	arg(v, "-isystem");
+	arg(v, p->tc.python_include);
+}
+
+static void host_command(struct plan *p, struct arena *a, const char *path,
+			 struct args *v)
+{
+	int c = ends_with(path, ".c");
+
+	arg(v, c ? p->tc.cc : p->tc.cxx);
+	args_add(v, host_flags);
+	if (p->form == FORM_PAPER) {
+		arg(v, "-std=c++17");
+		args_add(v, torch_defines);
+		torch_includes(p, a, v);
+	} else {
+		arg(v, c ? "-std=gnu11" : "-std=gnu++17");
+		arg(v, "-march=native");
+		arg(v, "-fopenmp");
+	}
+	if (p->cuda) {
+		arg(v, "-isystem");
+		arg(v, arena_printf(a, "%s/include", p->tc.cuda));
+	}
+}
+
+static void cuda_command(struct plan *p, struct arena *a, struct args *v)
+{
+	const char *num = p->arch + 3;	/* after "sm_" */
+
+	arg(v, p->tc.nvcc);
+	arg(v, p->form == FORM_KERNEL ? "-cubin" : "-c");
+	arg(v, "-O3");
+	arg(v, "-std=c++17");
+	arg(v, "-gencode");
+	arg(v, arena_printf(a, "arch=compute_%s,code=sm_%s", num, num));
+	arg(v, "-I.");
+	arg(v, "-Ikernels");
+	arg(v, "-w");
+	if (p->form == FORM_KERNEL)
+		return;
+	arg(v, "-ccbin");
+	arg(v, p->tc.cxx);
+	arg(v, "-Xcompiler");
+	arg(v, "-fPIC");
+	if (p->form == FORM_PAPER) {
+		args_add(v, torch_nvcc);
+		args_add(v, torch_defines);
+		torch_includes(p, a, v);
+	}
+}
+
+static int add_unit(struct plan *p, struct arena *a, const char *path)
+{
+	struct plan_unit *u = &p->unit[p->nunit];
+	struct args v = { u->argv, 0, 0 };
+
+	u->source = path;
+	if (is_cuda_source(path)) {
+		cuda_command(p, a, &v);
+		u->memory = p->form == FORM_PAPER ? 3 * GIB : GIB;
+	} else {
+		host_command(p, a, path, &v);
+		u->memory = p->form == FORM_PAPER ? 3 * GIB : GIB / 2;
+	}
+	arg(&v, path);
+	arg(&v, "-o");
+	arg(&v, arena_printf(a, "../out/%zu/object.o", p->nunit));
+	p->nunit++;
+	return v.failed ? -1 : 0;
+}
+
+/* NVRTC and -cubin take one file: the kernel form's sources are included by
+ * one that is made here. */
+static int kernel_unit(struct plan *p, struct arena *a)
+{
+	struct str s = STR_INIT;
+	size_t i;
+
+	for (i = 0; i < p->tree.n; i++)
+		if (is_unit(p, &p->tree.file[i]))
+			str_addf(&s, "#include \"%s\"\n",
+				 p->tree.file[i].path);
+	p->extra = arena_strdup(a, s.buf ? s.buf : "");
+	str_release(&s);
+	return p->extra ? add_unit(p, a, ALL_CU) : -1;
+}
+
+static int make_units(struct plan *p, struct arena *a, struct err *e)
+{
+	size_t i;
+
+	p->unit = arena_alloc(a, p->tree.n + 1, sizeof(*p->unit));
+	if (!p->unit)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	if (p->form == FORM_KERNEL) {
+		if (kernel_unit(p, a) < 0)
+			return err_set(e, CA_SOFTWARE, "out of memory");
+		return 0;
+	}
+	for (i = 0; i < p->tree.n; i++)
+		if (is_unit(p, &p->tree.file[i]) &&
+		    add_unit(p, a, p->tree.file[i].path) < 0)
+			return err_set(e, CA_SOFTWARE, "out of memory");
+	return 0;
+}
+
+/* Libraries follow from the headers that the sources include. */
+static int link_libs(struct plan *p, struct arena *a, struct args *v,
+		     struct err *e)
+{
+	static const struct { const char *header, *lib; } row[] = {
+		{ "cublas_v2.h", "cublas" }, { "cublas.h", "cublas" },
+		{ "cublasLt.h", "cublasLt" }, { "cudnn.h", "cudnn" },
+		{ "curand.h", "curand" }, { "cufft.h", "cufft" },
+		{ "cusparse.h", "cusparse" }, { "cusolverDn.h", "cusolver" },
+	};
+	char path[CA_PATH_MAX];
+	size_t i;
+
+	if (source_includes(&p->tree, "cblas.h"))
+		arg(v, "-lopenblas");
+	for (i = 0; p->cuda && i < sizeof(row) / sizeof(*row); i++) {
+		if (!source_includes(&p->tree, row[i].header))
+			continue;
+		if (toolchain_cuda_lib(&p->tc, row[i].lib, path, e) < 0)
+			return -1;
+		arg(v, arena_strdup(a, path));
+	}
+	if (p->cuda && source_includes(&p->tree, "cuda.h") &&
+	    toolchain_cuda_lib(&p->tc, "cuda", path, NULL) == 0)
+		arg(v, arena_strdup(a, path));
+	return 0;
+}
+
+static void link_torch(struct plan *p, struct arena *a, struct args *v)
+{
+	static const char *const libs[] = {
+		"-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda",
+		"-ltorch", "-ltorch_python", "-lcudart", NULL
+	};
+
+	arg(v, arena_printf(a, "-L%s/lib", p->tc.torch));
+	args_add(v, libs);
+}
+
+static int make_link(struct plan *p, struct arena *a, struct err *e)
+{
+	static const char *const cudart[] = { "-lcudart_static", "-lrt",
+					      "-ldl", "-lpthread", NULL };
+	struct args v = { p->link, 0, 0 };
+	size_t i;
+
+	if (p->form == FORM_KERNEL)
+		return 0;
+	arg(&v, p->tc.cxx);
+	arg(&v, "-shared");
+	arg(&v, "-o");
+	arg(&v, "../out/link/object.so");
+	for (i = 0; i < p->nunit; i++)
+		arg(&v, arena_printf(a, "../obj/%zu.o", i));
+	arg(&v, "-Wl,--as-needed");
+	if (p->form != FORM_PAPER) {
+		arg(&v, "-fopenmp");
+		arg(&v, "-Wl,-z,defs");
+	}
+	if (p->cuda) {
+		arg(&v, arena_printf(a, "-L%s/lib64", p->tc.cuda));
+		arg(&v, arena_printf(a, "-L%s/lib", p->tc.cuda));
+	}
+	if (link_libs(p, a, &v, e) < 0)
+		return -1;
+	if (p->form == FORM_PAPER)
+		link_torch(p, a, &v);
+	else if (p->cuda)
+		args_add(&v, cudart);
+	arg(&v, "-lm");
+	if (v.failed)
+		return fail(p, ST_COMPILE_ERROR, NULL,
+			    "too many source files in kernels/");
+	return 0;
+}
+
+static void add_argv(struct hash *h, const char *const *v)
+{
+	for (; *v; v++)
+		hash_part(h, *v, strlen(*v));
+	hash_part(h, "", 0);
+}
+
+static int make_key(struct plan *p, struct err *e)
+{
+	struct hash *h = hash_new();
+	uint8_t sum[HASH_LEN];
+	size_t i;
+
+	if (!h)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	hash_part(h, "ca-object 1", 11);
+	hash_part(h, ca_version, strlen(ca_version));
+	hash_part(h, p->tc.id, strlen(p->tc.id));
+	hash_part(h, form_name(p->form), strlen(form_name(p->form)));
+	for (i = 0; i < p->nunit; i++)
+		add_argv(h, p->unit[i].argv);
+	add_argv(h, p->link);
+	for (i = 0; i < p->tree.n; i++) {
+		const struct source_file *f = &p->tree.file[i];
+
+		if (strcmp(f->path, "model_new.py") == 0)
+			continue;
+		hash_part(h, f->path, strlen(f->path));
+		hash_part(h, f->text, f->len);
+	}
+	hash_end(h, sum);
+	hex(sum, sizeof(sum), p->key);
+	return 0;
+}
+
+static void add_ro(struct plan *p, const char *path)
+{
+	size_t i;
+
+	if (starts_with(path, "/usr/") || !*path)
+		return;
+	for (i = 0; p->ro[i]; i++)
+		if (strcmp(p->ro[i], path) == 0)
+			return;
+	if (i + 1 < sizeof(p->ro) / sizeof(*p->ro))
+		p->ro[i] = path;
+}
+
+/* The directory two levels above a program: /opt/x/bin/gcc to /opt/x. */
+static const char *prefix_of(struct arena *a, const char *program)
+{
+	char *s = arena_strdup(a, program);
+	int i;
+
+	for (i = 0; s && i < 2; i++)
+		if (strrchr(s, '/'))
+			*strrchr(s, '/') = '\0';
+	return s ? s : "";
+}
+
+static void make_ro(struct plan *p, struct arena *a)
+{
+	add_ro(p, prefix_of(a, p->tc.cc));
+	add_ro(p, prefix_of(a, p->tc.cxx));
+	add_ro(p, p->tc.cuda);
+	add_ro(p, p->tc.torch);
+	add_ro(p, p->tc.python_include);
+	if (p->cuda && *p->tc.torch) {
+		const char *n = arena_printf(a, "%.*s/nvidia",
+			(int)(strrchr(p->tc.torch, '/') - p->tc.torch),
+			p->tc.torch);
+
+		if (n)
+			add_ro(p, n);
+	}
+}
+
+/* sm_90, sm_90a, sm_100f: digits and at most a letter. */
+static int good_arch(const char *s)
+{
+	const char *d = s + 3;
+
+	if (!starts_with(s, "sm_") || strlen(s) > 8)
+		return 0;
+	while (isdigit((unsigned char)*d))
+		d++;
+	return d - s >= 5 && (!*d || ((*d == 'a' || *d == 'f') && !d[1]));
+}
+
+static int has_kernels(const struct plan *p, int cuda_only)
+{
+	size_t i;
+
+	for (i = 0; i < p->tree.n; i++)
+		if (starts_with(p->tree.file[i].path, "kernels/") &&
+		    source_compiled(p->tree.file[i].path) &&
+		    (!cuda_only || is_cuda_source(p->tree.file[i].path)))
+			return 1;
+	return 0;
+}
+
+/* What the candidate lacks, before any compiler is looked for. */
+static int check_sources(struct plan *p)
+{
+	if (!p->tree.n)
+		return fail(p, ST_BAD_RECORD, NULL,
+			    "the record has no usable files");
+	if (!source_find(&p->tree, "model_new.py"))
+		return fail(p, ST_NO_SOURCE, NULL, "no model_new.py");
+	if (p->form == FORM_INLINE)
+		return fail(p, ST_COMPILE_ERROR, "model_new.py",
+			    "this version does not build load_inline and load "
+			    "(form 'inline'); put the sources in kernels/");
+	if (p->form == FORM_PAPER && !p->cuda)
+		return fail(p, ST_COMPILE_ERROR, NULL, "binding files (form "
+			    "'paper') are built for --device cuda only");
+	if (!has_kernels(p, 0))
+		return fail(p, ST_NO_SOURCE, NULL,
+			    "no C, C++ or CUDA file in kernels/");
+	return 0;
+}
+
+static int make_commands(struct plan *p, struct arena *a, struct err *e)
+{
+	unsigned need = TOOLCHAIN_HOST;
+
+	if (p->cuda)
+		need |= TOOLCHAIN_CUDA;
+	if (p->form == FORM_PAPER)
+		need |= TOOLCHAIN_TORCH;
+	if (toolchain_find(need, &p->tc, e) < 0 ||
+	    make_units(p, a, e) < 0)
+		return -1;
+	if (!p->nunit)
+		return fail(p, ST_NO_SOURCE, NULL, has_kernels(p, 1) ?
+			    "kernels/ holds CUDA sources only; use "
+			    "--device cuda" :
+			    "every file in kernels/ is included by another");
+	if (make_link(p, a, e) < 0)
+		return -1;
+	make_ro(p, a);
+	return make_key(p, e);
+}
+
+int plan_make(const struct rec *r, int cuda, const char *arch,
+	      struct arena *a, struct plan *p, struct err *e)
+{
+	struct err bad = ERR_INIT;
+
+	memset(p, 0, sizeof(*p));
+	p->cuda = cuda;
+	p->arch = !cuda ? "native" : arch ? arch : "sm_90a";
+	if (cuda && !good_arch(p->arch))
+		return err_set(e, CA_USAGE, "no architecture: '%s'", p->arch);
+	if (source_read(r, a, &p->tree, &bad) < 0) {
+		if (bad.code == CA_SOFTWARE)
+			return err_set(e, bad.code, "%s", bad.msg);
+		return fail(p, ST_BAD_RECORD, NULL, arena_strdup(a, bad.msg));
+	}
+	if (decl_scan(&p->tree, a, &p->decls, e) < 0 ||
+	    launch_find(&p->decls, a, &p->launchers, e) < 0)
+		return -1;
+	p->form = form_detect(&p->tree, &p->decls, &p->launchers, cuda);
+	if (check_sources(p) < 0)
+		return -1;
+	return p->status == ST_OK ? make_commands(p, a, e) : 0;
+}

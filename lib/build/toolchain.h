@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The compilers and libraries of this machine, found by looking, once per
+ * process.
+ */
+#ifndef CA_BUILD_TOOLCHAIN_H
+#define CA_BUILD_TOOLCHAIN_H
+
+#include "base/err.h"
+#include "base/path.h"
+
+struct toolchain {
+	char cc[CA_PATH_MAX], cxx[CA_PATH_MAX];	/* resolved, absolute */
+	char nvcc[CA_PATH_MAX];		/* "" unless asked for */
+	char cuda[CA_PATH_MAX];		/* its toolkit: bin/nvcc, include */
+	char torch[CA_PATH_MAX];	/* .../site-packages/torch */
+	char python_include[CA_PATH_MAX];
+	char compiler[256];		/* for people: "g++ 12.2.0" */
+	char id[65];			/* SHA-256 over paths, versions, times
+					 * and, for -march=native, the CPU */
+};
+
+enum {
+	TOOLCHAIN_HOST = 0,		/* gcc and g++ */
+	TOOLCHAIN_CUDA = 1,		/* and nvcc */
+	TOOLCHAIN_TORCH = 2		/* and torch's headers */
+};
+
+/*
+ * Fills *t for the parts in `need`.  gcc, g++ and nvcc are $CA_CC, $CA_CXX,
+ * $CA_NVCC, else those on the path; nvcc also $CUDA_HOME/bin/nvcc and
+ * /usr/local/cuda/bin/nvcc; torch is that of path_python.  CA_UNAVAILABLE
+ * names what is missing.  Thread safe.
+ */
+int toolchain_find(unsigned need, struct toolchain *t, struct err *e);
+
+/*
+ * The file to link for a library of the CUDA toolkit ("cublas"), from the
+ * toolkit or from the packages beside torch.  CA_UNAVAILABLE.
+ */
+int toolchain_cuda_lib(const struct toolchain *t, const char *name,
+		       char out[CA_PATH_MAX], struct err *e);
+
+#endif

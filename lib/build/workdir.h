@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A work directory on disk and the record that it stands for:
+ *
+ *	model.py            the task: class Model, get_inputs, get_init_inputs
+ *	model_new.py        the candidate: class ModelNew
+ *	kernels/            its sources (source_allowed in source.h)
+ *	binding.cpp, binding_registry.h    of the released layout
+ *
+ * Anything else in it is left where it is.
+ */
+#ifndef CA_BUILD_WORKDIR_H
+#define CA_BUILD_WORKDIR_H
+
+#include "rec/rec.h"
+
+/* Called for what is not taken: its path in the directory, and why. */
+typedef void workdir_note(void *ctx, const char *path, const char *why);
+
+/*
+ * Reads a directory into a candidate record: `out` (as rec_init left it) gets
+ * kind, v, id, name (the directory's), task{id, code}, files, rules "paper",
+ * and can be read with rec_get.  model_new.py may be missing (ca-profile
+ * --reference), model.py may not.  Symbolic links, FIFOs and devices are
+ * neither followed nor opened; files that are too large, too many, not UTF-8
+ * or unreadable are errors that name them (CA_DATAERR, CA_NOINPUT).
+ */
+int workdir_read(const char *dir, struct rec *out, struct err *e);
+int workdir_read_note(const char *dir, struct rec *out, workdir_note *note,
+		      void *ctx, struct err *e);
+
+/*
+ * Writes a task or candidate record as a directory.  `dir` is made; it may
+ * exist if it is empty.  Only allowed names of `files` are written, so that
+ * no record writes outside of it.  CA_CANTCREAT, CA_IOERR; CA_DATAERR when
+ * the record holds no task code (the message says so).
+ */
+int workdir_write(const struct rec *r, const char *dir, struct err *e);
+
+#endif
