@@ -25,7 +25,7 @@ need_more := $(filter deps demo test test-% bench bench-% check,$(MAKECMDGOALS))
 need := build $(if $(need_more),run torch test) \
 	$(if $(filter lint check,$(MAKECMDGOALS)),check)
 
-all: deps $(tools:%=$(BIN)/%)
+all: deps $(tools:%=$(BIN)/%) $(BIN)/libca-child.so
 
 # Fast when nothing is missing, so everything that compiles waits for it.
 deps:
@@ -45,9 +45,15 @@ $B/gen/%.inc: lib/judge/%
 	@mkdir -p $(@D)
 	od -An -v -tu1 $< | sed 's/[0-9][0-9]*/&,/g' >$@
 
-cuda_texts := cuda_kernels.cu cuda_move.h
+cuda_texts := cuda_kernels.cu cuda_move.h cuda_cmp.h compare_elem.h
 $B/lib/judge/cuda_source.o: $(cuda_texts:%=$B/gen/%.inc)
 $B/lib/judge/cuda_source.o: ALL_CFLAGS += -I$B/gen
+
+# What CUDA children of the torch host load; needs nothing of the library.
+child_obj := $(patsubst %.c,$B/%.o,$(wildcard lib/cu/child/*.c))
+$(BIN)/libca-child.so: $(child_obj)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ -ldl -lpthread
 
 $B/libca.a: $(lib_obj)
 	@rm -f $@
@@ -61,6 +67,13 @@ $B/test/%_test: $B/test/lib/%_test.o $B/libca.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS) -lcmocka
 
+# Programs for a machine with a GPU; elsewhere they say that they skip.
+gpu_progs := $(patsubst test/gpu/%.c,$B/test/gpu/%,\
+	$(wildcard test/gpu/*_test.c test/gpu/*_bench.c))
+$(gpu_progs): $B/test/gpu/%: $B/test/gpu/%.o $B/test/gpu/peer.o $B/libca.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $B/libca.a $(LIBS) \
+		-lcmocka
+
 test-bins: $(tests:%=$B/test/%)
 
 demo: all
@@ -72,7 +85,7 @@ test: all test-bins
 test-lib: test-bins
 	@B=$B BIN=$(BIN) test/run.sh lib
 
-test-gpu: all
+test-gpu: all $(gpu_progs)
 	@B=$B BIN=$(BIN) test/run.sh gpu
 
 check: all
@@ -84,7 +97,8 @@ lint: all
 bench: all
 	@test/bench/stages.sh cpu
 
-bench-gpu: all
+bench-gpu: all $(gpu_progs)
+	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
 
 # What `make install` puts where, and what `make uninstall` removes: pairs of

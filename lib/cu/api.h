@@ -50,6 +50,8 @@ enum {
 	CU_HANDLE_FD = 1,	/* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
 	CU_PINNED = 1,			/* CU_MEM_ALLOCATION_TYPE_PINNED */
 	CU_LOC_DEVICE = 1,		/* CU_MEM_LOCATION_TYPE_DEVICE */
+	CU_POINTER_TYPE = 2,	/* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+	CU_TYPE_DEVICE = 2,		/* CU_MEMORYTYPE_DEVICE */
 	CU_READ_WRITE = 3,	/* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
 };
 
@@ -102,12 +104,17 @@ struct cu_access { struct cu_location where; int flags; };
 	X(Unmap, "cuMemUnmap", (cu_ptr, size_t)) \
 	X(SetAccess, "cuMemSetAccess", \
 	  (cu_ptr, size_t, const struct cu_access *, size_t)) \
+	X(MemAlloc, "cuMemAlloc_v2", (cu_ptr *, size_t)) \
+	X(MemFree, "cuMemFree_v2", (cu_ptr)) \
 	X(HostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned)) \
 	X(HostFree, "cuMemFreeHost", (void *)) \
 	X(ToDevice, "cuMemcpyHtoDAsync_v2", \
 	  (cu_ptr, const void *, size_t, cu_stream)) \
 	X(ToHost, "cuMemcpyDtoHAsync_v2", \
 	  (void *, cu_ptr, size_t, cu_stream)) \
+	X(PointerAttr, "cuPointerGetAttribute", (void *, int, cu_ptr)) \
+	X(Memset, "cuMemsetD8Async", \
+	  (cu_ptr, unsigned char, size_t, cu_stream)) \
 	X(StreamCreate, "cuStreamCreate", (cu_stream *, unsigned)) \
 	X(StreamDestroy, "cuStreamDestroy_v2", (cu_stream)) \
 	X(StreamQuery, "cuStreamQuery", (cu_stream)) \

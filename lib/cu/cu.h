@@ -97,6 +97,7 @@ int cu_upload(struct cu_dev *d, cu_ptr to, const void *from, size_t n,
 	      struct err *e);
 int cu_download(struct cu_dev *d, void *to, cu_ptr from, size_t n,
 		struct err *e);
+int cu_zero(struct cu_dev *d, cu_ptr to, size_t n, struct err *e);
 
 int cu_module(struct cu_dev *d, const void *cubin, cu_mod *out,
 	      struct err *e);

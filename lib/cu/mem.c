@@ -169,3 +169,13 @@ int cu_download(struct cu_dev *d, void *to, cu_ptr from, size_t n,
 		return -1;
 	return copied(d, e);
 }
+
+int cu_zero(struct cu_dev *d, cu_ptr to, size_t n, struct err *e)
+{
+	if (!n)
+		return 0;
+	if (CHECK(d, d->api->Memset(to, 0, n, d->stream), "cuMemsetD8Async",
+		  e))
+		return -1;
+	return copied(d, e);
+}

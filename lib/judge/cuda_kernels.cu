@@ -4,6 +4,7 @@
  * Reveal and capture are kernels and not copies: a copy engine runs beside
  * another context's kernels, an SM kernel never does.
  */
+#include "cuda_cmp.h"
 #include "cuda_move.h"
 
 typedef unsigned long long u64;
@@ -141,4 +142,131 @@ extern "C" __global__ void spin(u64 ns, u32 *sink)
 	} while (to - from < ns);
 	if (!threadIdx.x && !blockIdx.x)
 		*sink = (u32)(to - from);
+}
+
+/* `size` bytes at any address, as the low bits of a word. */
+static __device__ u64 bits_at(const char *p, int size)
+{
+	u64 x = 0;
+
+	if (!((u64)p & (u64)(size - 1)))
+		switch (size) {
+		case 1: return *(const unsigned char *)p;
+		case 2: return *(const unsigned short *)p;
+		case 4: return *(const u32 *)p;
+		default: return *(const u64 *)p;
+		}
+	for (int i = 0; i < size; i++)
+		x |= (u64)(unsigned char)p[i] << (8 * i);
+	return x;
+}
+
+static __device__ double value_of(u64 x, int load)
+{
+	switch (load) {
+	case LOAD_BOOL: return x != 0;
+	case LOAD_I8: return (signed char)x;
+	case LOAD_I16: return (short)x;
+	case LOAD_I32: return (int)x;
+	case LOAD_I64: return (double)(long long)x;
+	case LOAD_F16: return cmp_of_f16((u32)x);
+	case LOAD_BF16: return cmp_of_bf16((u32)x);
+	case LOAD_F8E4M3: return cmp_of_f8e4m3((u32)x);
+	case LOAD_F8E5M2: return cmp_of_f8e5m2((u32)x);
+	case LOAD_F32: case LOAD_C64: return cmp_float_of((u32)x);
+	case LOAD_F64: case LOAD_C128: return __longlong_as_double(x);
+	default: return (double)x;	/* unsigned */
+	}
+}
+
+static __device__ void compare_complex(struct cmp_acc *a, u64 i,
+				       const struct cmp_args &t)
+{
+	int half = t.size / 2;
+	double got[2], ref[2], fp64[2] = { 0, 0 };
+
+	for (int part = 0; part < 2; part++) {
+		u64 at = i * t.size + part * half;
+
+		got[part] = value_of(bits_at((char *)t.got + at, half),
+				     t.load);
+		ref[part] = value_of(bits_at((char *)t.ref + at, half),
+				     t.load);
+		if (t.fp64)
+			fp64[part] = __longlong_as_double(
+				bits_at((char *)t.fp64 + i * 16 + part * 8,
+					8));
+	}
+	cmp_complex(a, i, got, ref, fp64, &t.rule);
+}
+
+static __device__ void compare_one(struct cmp_acc *a, u64 i,
+				   const struct cmp_args &t)
+{
+	u64 x, y;
+	double got, ref, fp64 = 0;
+
+	if (t.load == LOAD_C64 || t.load == LOAD_C128) {
+		compare_complex(a, i, t);
+		return;
+	}
+	x = bits_at((char *)t.got + i * t.size, t.size);
+	y = bits_at((char *)t.ref + i * t.size, t.size);
+	got = value_of(x, t.load);
+	ref = value_of(y, t.load);
+	switch (t.load) {
+	case LOAD_F16: case LOAD_BF16: case LOAD_F32: case LOAD_F64:
+	case LOAD_F8E4M3: case LOAD_F8E5M2:
+		if (t.fp64)
+			fp64 = __longlong_as_double(
+				bits_at((char *)t.fp64 + i * 8, 8));
+		cmp_real(a, i, got, ref, fp64, &t.rule);
+		return;
+	case LOAD_BOOL:
+		cmp_exact(a, i, got == ref, got, ref);
+		return;
+	default:
+		cmp_exact(a, i, x == y, got, ref);
+	}
+}
+
+#define ACC_WORDS (sizeof(struct cmp_acc) / 8)
+
+/* Merges the accumulators of a warp into its first lane's, always in the
+ * same order, so that sums come out the same every time. */
+static __device__ void merge_warp(struct cmp_acc *a)
+{
+	for (int off = 1; off < 32; off *= 2) {
+		struct cmp_acc other;
+
+		for (u32 w = 0; w < ACC_WORDS; w++)
+			((u64 *)&other)[w] = __shfl_down_sync(
+				~0u, ((u64 *)a)[w], off);
+		if ((threadIdx.x & 31) + off < 32)
+			cmp_acc_merge(a, &other);
+	}
+}
+
+/* CMP_THREADS threads a block; each block takes one run of elements. */
+extern "C" __global__ void __launch_bounds__(CMP_THREADS)
+compare(const __grid_constant__ struct cmp_args t)
+{
+	__shared__ struct cmp_acc warp[CMP_THREADS / 32];
+	u64 run = (t.n + gridDim.x - 1) / gridDim.x;
+	u64 from = run * blockIdx.x;
+	u64 to = from + run < t.n ? from + run : t.n;
+	struct cmp_acc a;
+
+	cmp_acc_init(&a);
+	for (u64 i = from + threadIdx.x; i < to; i += CMP_THREADS)
+		compare_one(&a, i, t);
+	merge_warp(&a);
+	if (!(threadIdx.x & 31))
+		warp[threadIdx.x / 32] = a;
+	__syncthreads();
+	if (threadIdx.x)
+		return;
+	for (int w = 1; w < CMP_THREADS / 32; w++)
+		cmp_acc_merge(&a, &warp[w]);
+	((struct cmp_acc *)t.out)[blockIdx.x] = a;
 }

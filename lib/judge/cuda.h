@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the parts of the CUDA device: cuda_device.c (the table, leases,
+ * opening), cuda_mem.c (memory), cuda_bracket.c (one iteration),
+ * cuda_compare.c.
+ */
+#ifndef CA_JUDGE_CUDA_H
+#define CA_JUDGE_CUDA_H
+
+#include "cu/cu.h"
+#include "cu/nvml.h"
+#include "judge/cuda_move.h"
+#include "judge/device.h"
+
+struct cuda {
+	struct device dev;
+	struct cu_dev *cu;
+	cu_mod mod;
+	cu_fn move, sweep, probe, differs, spin, compare;
+	struct cu_mem flush;	/* swept: more than the whole L2 */
+	struct cu_mem scratch;	/* counters of the kernels */
+	struct nvml *nvml;	/* NULL: no such evidence here */
+	int nvml_tried;
+	int lease;		/* descriptor, -1 */
+	double late_us;		/* a probe that takes longer waited for
+				 * somebody else's work */
+};
+
+#define CUDA_SCRATCH ((size_t)1 << 20)
+
+static inline struct cuda *cuda_of(struct device *d)
+{
+	return (struct cuda *)d;
+}
+
+static inline cu_ptr cuda_at(const struct mem *m, size_t off)
+{
+	return (cu_ptr)(uintptr_t)m->p + off;
+}
+
+/* 0 when n bytes at off lie in m. */
+int cuda_inside(const struct mem *m, size_t off, size_t n, struct err *e);
+
+/* Memory (device_ops). */
+int cuda_shared(struct device *d, size_t bytes, int host, struct mem *m,
+		struct err *e);
+int cuda_private(struct device *d, size_t bytes, struct mem *m,
+		 struct err *e);
+void cuda_release(struct device *d, struct mem *m);
+int cuda_copy(struct device *d, struct mem *dst, size_t doff,
+	      const struct mem *src, size_t soff, size_t n, struct err *e);
+int cuda_download(struct device *d, void *dst, const struct mem *src,
+		  size_t off, size_t n, struct err *e);
+int cuda_upload(struct device *d, struct mem *dst, size_t off,
+		const void *src, size_t n, struct err *e);
+int cuda_poison(struct device *d, struct mem *m, size_t off, size_t n,
+		uint64_t seed, struct err *e);
+int cuda_differs(struct device *d, const struct mem *a, size_t aoff,
+		 const struct mem *b, size_t boff, size_t n, struct err *e);
+
+/* Moves, gathered in a table and launched when it is full or at the end.
+ * They run in no particular order: no move may read what another writes. */
+struct cuda_moves {
+	struct cuda *c;
+	struct moves t;
+};
+void cuda_moves_init(struct cuda_moves *m, struct cuda *c, uint64_t seed);
+/* src 0: poison. */
+int cuda_move(struct cuda_moves *m, cu_ptr dst, cu_ptr src, size_t bytes,
+	      struct err *e);
+int cuda_moves_end(struct cuda_moves *m, struct err *e);
+
+/* Waits for the judge's stream; CA_SOFTWARE when it takes `seconds`. */
+int cuda_sync(struct cuda *c, double seconds, struct err *e);
+
+enum torch_wait cuda_answer(struct device *d, struct runner *r,
+			    struct ca_msg *m, int64_t deadline);
+int cuda_bracket(struct device *d, struct runner *r, const struct bracket *b,
+		 struct bracket_result *res, struct err *e);
+/* Nanoseconds from a probe's launch to its end; < 0 on failure. */
+int64_t cuda_probe(struct cuda *c, struct err *e);
+
+int cuda_compare(struct device *d, const struct cmp_rule *rule,
+		 const struct view *got, const struct view *ref,
+		 const struct view *fp64, struct cmp_result *r,
+		 struct err *e);
+
+#endif

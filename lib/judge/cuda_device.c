@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An NVIDIA GPU as a device of the judge.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "cu/lease.h"
+#include "judge/cuda.h"
+#include "judge/cuda_source.h"
+
+#define SWEEP_TIMES 2		/* of the L2 cache's size */
+#define MIN_SWEEP ((size_t)32 << 20)
+#define PROBES 32
+#define LATE_FACTOR 8
+#define LATE_LEAST_US 250	/* a time slice is some 2 ms */
+#define MAX_PIDS 64
+#define RECOVER_SECONDS 30
+
+int device_cuda_count(void)
+{
+	int n = cu_count(NULL);
+
+	return n > 0 ? n : 0;
+}
+
+static int cuda_attach(struct device *d, struct runner *r, struct err *e)
+{
+	/* Nothing to hold: the GPU orders the work, not the process. */
+	(void)d;
+	(void)e;
+	r->trace = NULL;
+	return 0;
+}
+
+static void cuda_detach(struct device *d, struct runner *r)
+{
+	(void)d;
+	r->trace = NULL;
+}
+
+/* Contexts of other processes survive one that faulted; ours is tried. */
+static int cuda_recover(struct device *d, struct err *e)
+{
+	struct cuda *c = cuda_of(d);
+
+	if (cuda_sync(c, RECOVER_SECONDS, e) || cuda_probe(c, e) < 0)
+		return err_wrap(e, "the GPU did not recover");
+	return 0;
+}
+
+static void cuda_unlease(struct device *d)
+{
+	struct cuda *c = cuda_of(d);
+
+	if (c->lease >= 0)
+		close(c->lease);
+	c->lease = -1;
+}
+
+static int cuda_lease(struct device *d, int exclusive, double seconds,
+		      struct err *e)
+{
+	struct cuda *c = cuda_of(d);
+
+	cuda_unlease(d);
+	c->lease = lease_take(c->cu->info.uuid, exclusive, seconds, e);
+	return c->lease < 0 ? -1 : 0;
+}
+
+/* The parent of pid; 0 when there is no such process here. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[64];
+	struct str s = STR_INIT;
+	const char *p;
+	int ppid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (!read_file(path, 4096, &s, NULL)) {
+		p = strrchr(s.buf, ')');	/* a name may hold anything */
+		if (!p || sscanf(p + 1, " %*c %d", &ppid) != 1)
+			ppid = 0;
+	}
+	str_release(&s);
+	return ppid;
+}
+
+static int is_ours(pid_t pid)
+{
+	for (int depth = 0; pid > 1 && depth < 64; depth++) {
+		if (pid == getpid())
+			return 1;
+		pid = parent_of(pid);
+	}
+	return 0;
+}
+
+static int cuda_foreign(struct device *d)
+{
+	struct cuda *c = cuda_of(d);
+	pid_t pid[MAX_PIDS];
+	int n, here = 0, other = 0;
+
+	if (!c->nvml_tried) {
+		c->nvml_tried = 1;
+		c->nvml = nvml_open(c->cu->info.uuid, NULL);
+	}
+	n = c->nvml ? nvml_pids(c->nvml, pid, MAX_PIDS, NULL) : -1;
+	if (n > MAX_PIDS)
+		return 1;
+	for (int i = 0; i < n; i++) {
+		if (is_ours(pid[i]))
+			here++;
+		else if (!kill(pid[i], 0) || parent_of(pid[i]))
+			other++;
+	}
+	/* Where NVML does not even name us, its numbers are of another
+	 * namespace and say nothing. */
+	return here && other;
+}
+
+static void cuda_close(struct device *d)
+{
+	struct cuda *c = cuda_of(d);
+
+	cuda_unlease(d);
+	nvml_close(c->nvml);
+	if (c->cu) {
+		cu_mem_free(c->cu, &c->flush);
+		cu_mem_free(c->cu, &c->scratch);
+		cu_module_free(c->cu, c->mod);
+		cu_dev_close(c->cu);
+	}
+	free(c);
+}
+
+static const struct device_ops cuda_ops = {
+	.name = "cuda",
+	.close = cuda_close,
+	.shared = cuda_shared,
+	.private_mem = cuda_private,
+	.release = cuda_release,
+	.copy = cuda_copy,
+	.download = cuda_download,
+	.upload = cuda_upload,
+	.poison = cuda_poison,
+	.differs = cuda_differs,
+	.compare = cuda_compare,
+	.attach = cuda_attach,
+	.detach = cuda_detach,
+	.answer = cuda_answer,
+	.bracket = cuda_bracket,
+	.recover = cuda_recover,
+	.lease = cuda_lease,
+	.unlease = cuda_unlease,
+	.foreign = cuda_foreign,
+};
+
+static int load_kernels(struct cuda *c, struct err *e)
+{
+	const struct { const char *name; cu_fn *fn; } row[] = {
+		{ "move", &c->move }, { "sweep", &c->sweep },
+		{ "probe", &c->probe }, { "differs", &c->differs },
+		{ "spin", &c->spin }, { "compare", &c->compare },
+	};
+	struct str cubin = STR_INIT;
+	int rc = -1;
+
+	if (cuda_source_compile(c->cu->info.major, c->cu->info.minor, &cubin,
+				e) ||
+	    cu_module(c->cu, cubin.buf, &c->mod, e))
+		goto out;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		if (cu_function(c->cu, c->mod, row[i].name, row[i].fn, e))
+			goto out;
+	rc = 0;
+out:
+	str_release(&cubin);
+	return rc;
+}
+
+static int cmp_ns(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What a probe takes on this machine when nobody else works. */
+static int calibrate_probe(struct cuda *c, struct err *e)
+{
+	int64_t ns[PROBES];
+	double usual;
+
+	for (int i = 0; i < PROBES; i++) {
+		ns[i] = cuda_probe(c, e);
+		if (ns[i] < 0)
+			return -1;
+	}
+	qsort(ns, PROBES, sizeof(ns[0]), cmp_ns);
+	usual = (double)ns[PROBES / 2] * 1e-3 * LATE_FACTOR;
+	c->late_us = usual > LATE_LEAST_US ? usual : LATE_LEAST_US;
+	return 0;
+}
+
+/* The first GPU whose lease is free now, else the first. */
+static int any_gpu(struct err *e)
+{
+	int n = cu_count(e);
+
+	if (n < 0)
+		return -1;
+	if (n == 0)
+		return err_set(e, CA_UNAVAILABLE, "there is no GPU");
+	for (int i = 0; i < n; i++) {
+		struct cu_info info;
+		int fd;
+
+		if (cu_info(i, &info, e))
+			return -1;
+		fd = lease_take(info.uuid, 1, 0, NULL);
+		if (fd < 0)
+			continue;
+		close(fd);
+		return i;
+	}
+	return 0;
+}
+
+static int open_parts(struct cuda *c, int index, struct err *e)
+{
+	size_t sweep;
+
+	c->cu = cu_dev_open(index, e);
+	if (!c->cu)
+		return -1;
+	if (!c->cu->info.vmm)
+		return err_set(e, CA_UNAVAILABLE, "'%s' cannot share memory "
+			       "by descriptor", c->cu->info.name);
+	sweep = c->cu->info.l2 * SWEEP_TIMES;
+	if (sweep < MIN_SWEEP)
+		sweep = MIN_SWEEP;
+	if (cu_mem_new(c->cu, sweep, 0, &c->flush, e) ||
+	    cu_mem_new(c->cu, CUDA_SCRATCH, 0, &c->scratch, e) ||
+	    cu_zero(c->cu, c->flush.ptr, c->flush.size, e) ||
+	    load_kernels(c, e))
+		return -1;
+	return calibrate_probe(c, e);
+}
+
+struct device *device_cuda_open(int index, struct err *e)
+{
+	struct cuda *c;
+	int n;
+
+	if (index < 0)
+		index = any_gpu(e);
+	if (index < 0)
+		return NULL;
+	n = cu_count(e);
+	if (n < 0)
+		return NULL;
+	if (index >= n) {
+		err_set(e, CA_UNAVAILABLE, "no device 'cuda:%d': %d found",
+			index, n);
+		return NULL;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		err_sys(e, CA_SOFTWARE, "device");
+		return NULL;
+	}
+	c->dev.ops = &cuda_ops;
+	c->lease = -1;
+	c->flush = c->scratch = (struct cu_mem)CU_MEM_INIT;
+	if (open_parts(c, index, e)) {
+		cuda_close(&c->dev);
+		return NULL;
+	}
+	snprintf(c->dev.name, sizeof(c->dev.name), "cuda:%d", index);
+	snprintf(c->dev.model, sizeof(c->dev.model), "%s", c->cu->info.name);
+	c->dev.granularity = c->cu->granularity;
+	c->dev.resolution_us = 2;
+	return &c->dev;
+}

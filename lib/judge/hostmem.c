@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "judge/hostmem.h"
+
+#define PAGE ((size_t)4096)
+
+int hostmem_new(size_t bytes, struct mem *m, struct err *e)
+{
+	size_t n = bytes ? (bytes + PAGE - 1) / PAGE * PAGE : PAGE;
+	int fd;
+
+	*m = (struct mem)MEM_NONE;
+	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return err_sys(e, CA_UNAVAILABLE, "cannot make shared memory");
+	errno = posix_fallocate(fd, 0, (off_t)n);
+	if (errno) {
+		err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes", n);
+		goto fail;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+		  F_SEAL_SEAL)) {
+		err_sys(e, CA_SOFTWARE, "cannot seal shared memory");
+		goto fail;
+	}
+	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (m->p == MAP_FAILED) {
+		err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes", n);
+		goto fail;
+	}
+	m->bytes = n;
+	m->fd = fd;
+	m->host = 1;
+	return 0;
+fail:
+	close(fd);
+	*m = (struct mem)MEM_NONE;
+	return -1;
+}
+
+void hostmem_free(struct mem *m)
+{
+	if (m->p)
+		munmap(m->p, m->bytes);
+	if (m->fd >= 0)
+		close(m->fd);
+	*m = (struct mem)MEM_NONE;
+}
