@@ -74,6 +74,10 @@ $(gpu_progs): $B/test/gpu/%: $B/test/gpu/%.o $B/test/gpu/peer.o $B/libca.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $B/libca.a $(LIBS) \
 		-lcmocka
 
+# Harnesses of test/fuzz/run.sh, which calls this with clang.
+$B/test/fuzz_%: $B/test/fuzz/%_fuzz.o $B/libca.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $B/libca.a $(LIBS)
+
 test-bins: $(tests:%=$B/test/%)
 
 demo: all
