@@ -105,17 +105,19 @@ bench-gpu: all $(gpu_progs)
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
 
-# What `make install` puts where, and what `make uninstall` removes: pairs of
-# file:place, programs, the torch side, manuals.  Completions are written by
-# the programs themselves.
+# What `make install` puts below PREFIX and `make uninstall` removes.  The
+# programs write their completions themselves.
 torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.txt)
 manuals := $(wildcard man/*.[157])
-installed = $(tools:%=bin/%) $(torch_files:lib/%=lib/cuda-agent/%) \
+installed = $(tools:%=bin/%) lib/cuda-agent/libca-child.so \
+	$(torch_files:lib/%=lib/cuda-agent/%) \
 	$(foreach m,$(manuals),share/man/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 	$(tools:%=share/bash-completion/completions/%)
 root = $(DESTDIR)$(PREFIX)
 
 $(root)/bin/%: $(BIN)/%
+	install -D -m 755 $< $@
+$(root)/lib/cuda-agent/%.so: $(BIN)/%.so
 	install -D -m 755 $< $@
 $(root)/lib/cuda-agent/%: lib/%
 	install -D -m 644 $< $@
