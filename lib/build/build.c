@@ -67,39 +67,52 @@ static void fail(struct job *j, enum status s, const char *file, long line,
 	j->error.message = message;
 }
 
-/* Keeps the launchers that the object really has, and judges what is left. */
-static int check_launchers(struct job *j, const struct str *object,
-			   struct err *e)
+/* What is wrong with the functions that a built object offers, or NULL. */
+static const char *check_names(struct job *j, const char *const *names,
+			       size_t n)
 {
 	struct launch_set *l = &j->plan.launchers;
-	const char **names;
-	struct err bad = ERR_INIT;
-	size_t n, i, k = 0;
+	size_t i, k = 0;
 
-	if (j->plan.form == FORM_PAPER)
-		return 0;
-	if (l->error) {
-		fail(j, ST_COMPILE_ERROR, l->error_file, l->error_line,
-		     l->error);
-		return 0;
-	}
-	if (elf_functions(object->buf, object->len, &j->a, &names, &n,
-			  &bad) < 0) {
-		if (bad.code == CA_SOFTWARE)
-			return err_set(e, bad.code, "%s", bad.msg);
-		fail(j, ST_COMPILE_ERROR, NULL, 0,
-		     arena_strdup(&j->a, bad.msg));
-		return 0;
+	if (j->plan.form == FORM_PAPER) {
+		for (i = 0; i < n; i++)
+			if (strcmp(names[i], "PyInit_cuda_extension") == 0)
+				return NULL;
+		return "no module: binding.cpp must define "
+		       "PYBIND11_MODULE(cuda_extension, m)";
 	}
 	launch_keep(l, names, n);
 	for (i = 0; i < l->n; i++)
 		if (l->v[i].global == (j->plan.form == FORM_KERNEL))
 			l->v[k++] = l->v[i];
 	l->n = k;
-	if (l->n == 0)
-		fail(j, ST_COMPILE_ERROR, NULL, 0, "no launcher: kernels/ "
-		     "must define at least one extern \"C\" function that "
-		     "takes pointers and numbers");
+	return k ? NULL : "no launcher: kernels/ must define at least one "
+		"extern \"C\" function that takes pointers and numbers";
+}
+
+/* Keeps the launchers that the object really has, and judges what is left. */
+static int check_launchers(struct job *j, const struct str *object,
+			   struct err *e)
+{
+	const struct launch_set *l = &j->plan.launchers;
+	struct err bad = ERR_INIT;
+	const char **names, *why;
+	size_t n;
+
+	if (j->plan.form != FORM_PAPER && l->error) {
+		fail(j, ST_COMPILE_ERROR, l->error_file, l->error_line,
+		     l->error);
+		return 0;
+	}
+	if (elf_functions(object->buf, object->len, &j->a, &names, &n,
+			  &bad) == 0)
+		why = check_names(j, names, n);
+	else if (bad.code == CA_SOFTWARE)
+		return err_set(e, bad.code, "%s", bad.msg);
+	else
+		why = arena_strdup(&j->a, bad.msg);
+	if (why)
+		fail(j, ST_COMPILE_ERROR, NULL, 0, why);
 	return 0;
 }
 
