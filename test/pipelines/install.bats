@@ -3,6 +3,8 @@
 #
 # An installed tree works without the checkout, and leaves when told to.
 
+bats_require_minimum_version 1.5.0
+
 setup_file() {
 	cd "$BATS_TEST_DIRNAME/../.." || return
 	export TOP=$PWD STAGE=$BATS_FILE_TMPDIR/stage
