@@ -37,6 +37,11 @@ $B/%.o: %.c | deps
 
 $B/lib/base/version.o: ALL_CFLAGS += -DCA_VERSION='"$(VERSION)"'
 $B/lib/base/version.o: VERSION
+# The range of torch that the tools accept.
+tested := $(shell sed -n 's/^\# tested: torch//p' lib/torch/requirements.txt)
+$B/lib/base/python.o: ALL_CFLAGS += -DCA_TORCH_LOW='"$(firstword $(tested))"' \
+	-DCA_TORCH_HIGH='"$(lastword $(tested))"'
+$B/lib/base/python.o: lib/torch/requirements.txt
 # Loops over every captured element: worth the vectoriser.
 $B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
 

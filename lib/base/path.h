@@ -30,8 +30,10 @@ int path_cache(char out[CA_PATH_MAX], const char *name, struct err *e);
  * $XDG_CONFIG_HOME/cuda-agent, else ~/.config/cuda-agent; mode 0700. */
 int path_config(char out[CA_PATH_MAX], const char *name, struct err *e);
 
-/* The Python that has torch, by DESIGN 4: $CA_PYTHON, a python3 on the path
- * with torch (find_spec, no import), <cache>/venv/bin/python3.  The answer is
+/* The Python that has torch: $CA_PYTHON, a python3 on the path with a torch
+ * in the range that torch/requirements.txt states (found without importing
+ * it), <cache>/venv/bin/python3.  As root one that unprivileged users can
+ * read is preferred.  test/setup/lib.sh looks in the same order.  The answer is
  * kept in <cache>/python-* until one of these changes.  CA_UNAVAILABLE. */
 int path_python(char out[CA_PATH_MAX], struct err *e);
 

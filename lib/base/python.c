@@ -24,14 +24,24 @@
 #define ANSWER_MAX ((size_t)64 << 10)
 #define PROBE_SECONDS 20
 
-/* Prints torch's folder (or an empty line), then every folder of the search
- * path; the working directory is not one of them. */
+/* Prints torch's folder, or an empty line when there is none in the tested
+ * range (the arguments), then every folder of the search path; the working
+ * directory is not one of them. */
 static const char probe_py[] =
 	"import sys\n"
+	"low, high = ([int(n) for n in a.split('.')] for a in sys.argv[1:])\n"
 	"sys.path[:] = [p for p in sys.path if p]\n"
-	"import importlib.util, os, site\n"
+	"import importlib.util, os, re, site\n"
 	"s = importlib.util.find_spec('torch')\n"
-	"print(os.path.dirname(s.origin) if s and s.origin else '')\n"
+	"d = os.path.dirname(s.origin) if s and s.origin else ''\n"
+	"try:\n"
+	"    v = re.search(r'__version__ = .(\\d+)\\.(\\d+)\\.(\\d+)',\n"
+	"        open(os.path.join(d, 'version.py')).read())\n"
+	"    if not low <= [int(n) for n in v.groups()] <= high:\n"
+	"        d = ''\n"
+	"except (OSError, AttributeError):\n"
+	"    d = ''\n"
+	"print(d)\n"
 	"print('\\n'.join(sys.path))\n"
 	"if site.ENABLE_USER_SITE:\n"
 	"    print(site.getusersitepackages())\n";
@@ -64,6 +74,8 @@ static int answer_file(const char *python, char out[CA_PATH_MAX])
 	hash_part(h, python, strlen(python));
 	hash_part(h, real, strlen(real));
 	hash_part(h, &at, sizeof at);
+	hash_part(h, CA_TORCH_LOW "-" CA_TORCH_HIGH,
+		  strlen(CA_TORCH_LOW "-" CA_TORCH_HIGH));
 	for (i = 0; i < sizeof vars / sizeof *vars; i++) {
 		const char *v = getenv(vars[i]);
 
@@ -137,7 +149,8 @@ static void keep(const char *file, const char *torch, char *dirs)
 /* Asks the interpreter itself; torch is empty when it has none. */
 static int ask(const char *python, const char *file, char torch[CA_PATH_MAX])
 {
-	const char *argv[] = { python, "-c", probe_py, NULL };
+	const char *argv[] = { python, "-c", probe_py, CA_TORCH_LOW,
+			       CA_TORCH_HIGH, NULL };
 	struct str out = STR_INIT;
 	struct child_opts o = { .argv = argv, .out = &out,
 				.outcap = ANSWER_MAX,
@@ -248,7 +261,8 @@ int path_python(char out[CA_PATH_MAX], struct err *e)
 	}
 	if (!score)
 		return err_set(e, CA_UNAVAILABLE,
-			       "no python3 with torch: run 'make deps' or set "
+			       "no python3 with torch " CA_TORCH_LOW " to "
+			       CA_TORCH_HIGH ": run 'make deps' or set "
 			       "CA_PYTHON");
 	strcpy(out, best);
 	return 0;
