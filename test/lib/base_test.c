@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lib/base: errors, arena, strings, UTF-8, hashes, seeds.
+ */
+#include "tests.h"
+
+#include <errno.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "base/utf8.h"
+
+static void err_escapes_and_cuts(void **state)
+{
+	struct err e = ERR_INIT;
+	char big[5000];
+
+	(void)state;
+	assert_int_equal(err_set(&e, CA_DATAERR, "a\nb\x1b[%s", "\x7f"), -1);
+	assert_int_equal(e.code, CA_DATAERR);
+	assert_string_equal(e.msg, "a\\x0ab\\x1b[\\x7f");
+	err_set(&e, 1, "%s", "\xc3\xa9 \xc2\x9b");
+	assert_string_equal(e.msg, "\xc3\xa9 \xc2\\x9b");
+	memset(big, 'x', sizeof big - 1);
+	big[sizeof big - 1] = '\0';
+	err_set(&e, 1, "%s", big);
+	assert_true(strlen(e.msg) < sizeof e.msg);
+	memset(big, '\n', sizeof big - 1);
+	err_set(&e, 1, "%s", big);
+	assert_string_equal(e.msg + strlen(e.msg) - 7, "\\x0a...");
+	assert_int_equal(err_set(NULL, 1, "x"), -1);
+}
+
+static void err_carries_errno_and_context(void **state)
+{
+	struct err e = ERR_INIT;
+
+	(void)state;
+	errno = ENOENT;
+	err_sys(&e, CA_NOINPUT, "cannot open '%s'", "f");
+	assert_int_equal(errno, ENOENT);
+	assert_string_equal(e.msg, "cannot open 'f': No such file or directory");
+	err_wrap(&e, "record %d", 3);
+	assert_string_equal(e.msg, "record 3: cannot open 'f': "
+			    "No such file or directory");
+	assert_int_equal(e.code, CA_NOINPUT);
+	err_clear(&e);
+	assert_int_equal(e.code, 0);
+	assert_string_equal(e.msg, "");
+}
+
+static void arena_gives_zeroed_aligned_memory(void **state)
+{
+	struct arena a = ARENA_INIT;
+	int i;
+
+	(void)state;
+	for (i = 1; i < 2000; i++) {
+		unsigned char *p = arena_alloc(&a, (size_t)i, 1);
+
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % 16, 0);
+		assert_int_equal(p[0] | p[i - 1], 0);
+		memset(p, 0xff, (size_t)i);
+		if (i % 500 == 0)
+			arena_reset(&a);
+	}
+	assert_string_equal(arena_strndup(&a, "abcdef", 3), "abc");
+	assert_string_equal(arena_printf(&a, "%d-%s", 7, "x"), "7-x");
+	arena_release(&a);
+	assert_null(a.head);
+}
+
+static void arena_refuses_overflow_and_cap(void **state)
+{
+	struct arena a = { NULL, 0, 1000 };
+
+	(void)state;
+	assert_null(arena_alloc(&a, SIZE_MAX, 2));
+	assert_null(arena_alloc(&a, SIZE_MAX, 1));
+	assert_null(arena_alloc(&a, 1001, 1));
+	assert_non_null(arena_alloc(&a, 900, 1));
+	assert_null(arena_alloc(&a, 900, 1));
+	arena_reset(&a);
+	assert_non_null(arena_alloc(&a, 900, 1));
+	arena_release(&a);
+}
+
+static void str_grows_and_keeps_its_cap(void **state)
+{
+	struct str s = { NULL, 0, 0, 10, 0 };
+	char *p;
+
+	(void)state;
+	assert_int_equal(str_adds(&s, "12345"), 0);
+	assert_int_equal(str_addf(&s, "%d", 67890), 0);
+	assert_string_equal(s.buf, "1234567890");
+	assert_int_equal(str_addc(&s, 'x'), -1);
+	assert_int_equal(s.failed, 1);
+	str_reset(&s);
+	assert_int_equal(str_addc(&s, 'y'), 0);
+	p = str_detach(&s);
+	assert_string_equal(p, "y");
+	free(p);
+	str_addf(&s, "%s", "12345678901");
+	assert_int_equal(s.failed, 1);
+	assert_null(str_detach(&s));
+	str_release(&s);
+}
+
+static void str_makes_child_output_safe(void **state)
+{
+	static const char in[] = "ok\n\ttab \x1b[0m \xff \xc3\xa9 \xc2\x9b \0 \x7f";
+	struct str s = STR_INIT;
+
+	(void)state;
+	assert_int_equal(str_add_safe(&s, in, sizeof in - 1), 0);
+	assert_string_equal(s.buf, "ok\n\ttab \\x1b[0m \\xff \xc3\xa9 "
+			    "\\xc2\\x9b \\x00 \\x7f");
+	str_release(&s);
+	assert_true(starts_with("model.py", "mod"));
+	assert_false(starts_with("mo", "mod"));
+	assert_true(ends_with("model.py", ".py"));
+	assert_false(ends_with("y", ".py"));
+}
+
+static void utf8_knows_its_edges(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t len;
+	} t[] = {
+		{ "a", 1 }, { "\xc2\x80", 2 }, { "\xdf\xbf", 2 },
+		{ "\xe0\xa0\x80", 3 }, { "\xed\x9f\xbf", 3 },
+		{ "\xef\xbf\xbf", 3 }, { "\xf0\x90\x80\x80", 4 },
+		{ "\xf4\x8f\xbf\xbf", 4 },
+		{ "\x80", 0 }, { "\xc0\x80", 0 }, { "\xc1\xbf", 0 },
+		{ "\xe0\x9f\xbf", 0 }, { "\xed\xa0\x80", 0 },
+		{ "\xf0\x8f\xbf\xbf", 0 }, { "\xf4\x90\x80\x80", 0 },
+		{ "\xf5\x80\x80\x80", 0 }, { "\xc3", 0 }, { "\xe2\x82", 0 },
+		{ "\xe2\x82x", 0 }, { "\xff", 0 },
+	};
+	static const unsigned long cp[] = { 0x41, 0x80, 0x7ff, 0x800, 0xffff,
+					    0x10000, 0x10ffff };
+	size_t i;
+	char out[4];
+
+	(void)state;
+	for (i = 0; i < sizeof t / sizeof *t; i++)
+		assert_int_equal(utf8_len(t[i].text, strlen(t[i].text)),
+				 t[i].len);
+	assert_int_equal(utf8_len("", 0), 0);
+	for (i = 0; i < sizeof cp / sizeof *cp; i++) {
+		size_t n = utf8_put(cp[i], out);
+
+		assert_int_equal(utf8_len(out, n), n);
+	}
+}
+
+/* FIPS 180-2 and RFC 4231. */
+static void hashes_match_published_values(void **state)
+{
+	uint8_t key[131], out[HASH_LEN], again[HASH_LEN];
+	char text[HASH_HEX];
+	struct hash *h = hash_new();
+
+	(void)state;
+	sha256_hex("abc", 3, text);
+	assert_string_equal(text, "ba7816bf8f01cfea414140de5dae2223"
+			    "b00361a396177a9cb410ff61f20015ad");
+	memset(key, 0xaa, sizeof key);
+	hmac_sha256(key, sizeof key, "Test Using Larger Than Block-Size Key - "
+		    "Hash Key First", 54, out);
+	hex(out, sizeof out, text);
+	assert_string_equal(text, "60e431591ee0b67f0d8a26aacbf5b77f"
+			    "8e0bc6213728c5140546040f0ee37f54");
+	hash_add(h, "a", 1);
+	hash_add(h, "bc", 2);
+	hash_end(h, out);
+	sha256("abc", 3, again);
+	assert_true(hash_equal(out, again, HASH_LEN));
+	again[31] ^= 1;
+	assert_false(hash_equal(out, again, HASH_LEN));
+}
+
+static void hash_parts_do_not_run_together(void **state)
+{
+	uint8_t a[HASH_LEN], b[HASH_LEN];
+	struct hash *h = hash_new();
+
+	(void)state;
+	hash_part(h, "ab", 2);
+	hash_part(h, "c", 1);
+	hash_end(h, a);
+	h = hash_new();
+	hash_part(h, "a", 1);
+	hash_part(h, "bc", 2);
+	hash_end(h, b);
+	assert_false(hash_equal(a, b, HASH_LEN));
+}
+
+/* splitmix64's published first values for seed 1234567. */
+static void seeds_replay(void **state)
+{
+	struct rng a, b;
+	uint8_t x[13], y[13];
+	int i, seen[6] = { 0 };
+
+	(void)state;
+	rng_seeded(&a, 1234567);
+	assert_true(rng_u64(&a) == 6457827717110365317u);
+	assert_true(rng_u64(&a) == 3203168211198807973u);
+	rng_seeded(&a, 5);
+	rng_seeded(&b, 5);
+	rng_fill(&a, x, sizeof x);
+	rng_fill(&b, y, sizeof y);
+	assert_memory_equal(x, y, sizeof x);
+	for (i = 0; i < 1000; i++) {
+		double u = rng_unit(&a);
+
+		assert_true(u >= 0 && u < 1);
+		seen[rng_below(&a, 6)]++;
+	}
+	for (i = 0; i < 6; i++)
+		assert_in_range(seen[i], 100, 240);
+	rng_fresh(&a);
+	rng_fresh(&b);
+	assert_true(rng_u64(&a) != rng_u64(&b));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(err_escapes_and_cuts),
+		cmocka_unit_test(err_carries_errno_and_context),
+		cmocka_unit_test(arena_gives_zeroed_aligned_memory),
+		cmocka_unit_test(arena_refuses_overflow_and_cap),
+		cmocka_unit_test(str_grows_and_keeps_its_cap),
+		cmocka_unit_test(str_makes_child_output_safe),
+		cmocka_unit_test(utf8_knows_its_edges),
+		cmocka_unit_test(hashes_match_published_values),
+		cmocka_unit_test(hash_parts_do_not_run_together),
+		cmocka_unit_test(seeds_replay),
+	};
+
+	return RUN_TESTS(tests);
+}
