@@ -11,7 +11,7 @@
 
 struct compile_opts {
 	enum jail_level level;
-	int jobs;		/* at most this many compilers; 0: as limits.h */
+	int jobs;		/* most compilers at once; 0: as limits.h */
 	double timeout;		/* seconds of one compiler run */
 };
 

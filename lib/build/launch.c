@@ -280,18 +280,20 @@ static int parse_arg(struct finder *f, const struct token *t, size_t n,
 	return c.type ? 0 : -1;
 }
 
-/* End of the parameter that begins at i; *def its default's '=' or the end. */
+/* End of the parameter that begins at i; *def its default's '=' or the end
+ * (behind that '<' compares or shifts). */
 static size_t split(const struct token *t, size_t i, size_t n, size_t *def)
 {
-	int depth = 0;
+	int depth = 0, angles;
 
 	*def = n;
 	for (; i < n; i++) {
+		angles = *def == n;
 		if (tok_is(&t[i], "(") || tok_is(&t[i], "[") ||
-		    tok_is(&t[i], "<"))
+		    (angles && tok_is(&t[i], "<")))
 			depth++;
 		else if (tok_is(&t[i], ")") || tok_is(&t[i], "]") ||
-			 tok_is(&t[i], ">"))
+			 (angles && tok_is(&t[i], ">")))
 			depth--;
 		else if (depth == 0 && tok_is(&t[i], ","))
 			break;

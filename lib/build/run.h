@@ -11,7 +11,7 @@
 struct compiler_run {
 	enum jail_level level;
 	const char *const *argv;	/* argv[0] absolute */
-	const char *dir;		/* the tree; readable, working directory */
+	const char *dir;		/* the tree: readable, working place */
 	const char *const *ro;		/* what else it may read; NULL-ended */
 	const char *out;		/* the directory that it may write */
 	int64_t deadline;
