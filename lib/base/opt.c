@@ -368,6 +368,7 @@ int opt_parse(const struct tool *t, int argc, char **argv, struct common *c)
 	struct parse p = { 0 };
 	struct argp a = { p.arg, on_key, t->operands, t->purpose, NULL, NULL,
 			  NULL };
+	unsigned flags = ARGP_NO_HELP | ARGP_NO_EXIT;
 	int first = argc;
 
 	fill_standard();
@@ -381,8 +382,9 @@ int opt_parse(const struct tool *t, int argc, char **argv, struct common *c)
 	if (argc > 0)	/* messages of getopt name the program by it */
 		argv[0] = program_invocation_name =
 			program_invocation_short_name = (char *)t->name;
-	if (argp_parse(&a, argc, argv, ARGP_NO_HELP | ARGP_NO_EXIT, &first,
-		       &p))
+	if (t->common & OPTS_COMMAND)
+		flags |= ARGP_IN_ORDER;
+	if (argp_parse(&a, argc, argv, flags, &first, &p))
 		usage_error(t);
 	if (s.help)
 		print_help(&a, t);

@@ -46,6 +46,8 @@ enum {
 	OPTS_LIMIT = 4,		/* -n N: at most N input records */
 	OPTS_SEED = 8,		/* --seed N */
 	OPTS_PROV = 16,		/* --no-prov */
+	OPTS_COMMAND = 32,	/* operands are a command: the first one ends
+				 * the options */
 	OPTS_RECORDS = OPTS_OUT | OPTS_LIMIT | OPTS_PROV,
 };
 

@@ -212,6 +212,18 @@ static int bind_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static int check_paths(const char *const *p, struct err *e)
+{
+	for (; p && *p; p++) {
+		if ((*p)[0] != '/')
+			return err_set(e, CA_CONFIG,
+				       "'%s' is not an absolute path", *p);
+		if (access(*p, F_OK))
+			return err_sys(e, CA_CONFIG, "cannot find '%s'", *p);
+	}
+	return 0;
+}
+
 /* Outer paths first, so that one inside another keeps its own right. */
 static int add_binds(struct run *r, struct err *e)
 {
@@ -226,14 +238,9 @@ static int add_binds(struct run *r, struct err *e)
 	if (n == 256)
 		return err_set(e, CA_SOFTWARE, "too many paths for a jail");
 	qsort(b, n, sizeof(*b), bind_order);
-	for (i = 0; i < n; i++) {
-		if (b[i].path[0] != '/')
-			return err_set(e, CA_CONFIG,
-				       "'%s' is not an absolute path",
-				       b[i].path);
+	for (i = 0; i < n; i++)
 		args(r, b[i].rw ? "--bind" : "--ro-bind", b[i].path,
 		     b[i].path);
-	}
 	return 0;
 }
 
@@ -358,6 +365,9 @@ static int plan(struct run *r, const struct child_opts *o, struct err *e)
 		r->uid = r->c->uid ? r->c->uid : jail_new_uid();
 	if (r->c->level == JAIL_UID && !r->uid)
 		return err_set(e, CA_UNAVAILABLE, "level uid needs root");
+	if (check_paths(r->c->ro, e) || check_paths(r->c->rw, e) ||
+	    check_paths(r->c->dev, e))
+		return -1;
 	if (r->c->level == JAIL_FULL ? plan_full(r, e) : plan_bare(r, e))
 		return -1;
 	if (plan_env(r, e) || plan_keep(r, e))
