@@ -140,7 +140,7 @@ static int mount_all(struct kept *k, size_t n, int64_t tmp_bytes,
 		     struct err *e)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return err_sys(e, CA_UNAVAILABLE, "cannot part from the mounts");
+		return err_sys(e, CA_UNAVAILABLE, "cannot leave the mounts");
 	if (set_attr(AT_FDCWD, "/", ATTR_RDONLY | ATTR_NOSUID, 0, e))
 		return -1;
 	if (mount_tmp("/tmp", tmp_bytes, e) ||
