@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a child of the torch host needs inside torch on the CPU: an allocator
+ * that serves from the judge's result pool, so that nobody copies results,
+ * and a count of the operations that go through ATen's dispatcher.
+ *
+ * Built by host.py at first use against the headers of the torch at hand;
+ * loaded in children only, through ctypes.
+ *
+ * The pool's own books are kept outside the pool: its memory is shared, and
+ * the judge poisons it.
+ */
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+namespace {
+
+constexpr size_t kAlign = 64;
+
+/* First fit with coalescing: a steady sequence of allocations gets the same
+ * blocks every time, so they stay warm. */
+struct Pool {
+	std::mutex lock;
+	char *base = nullptr;
+	size_t len = 0;
+	std::map<size_t, size_t> free, used;	/* offset -> bytes */
+
+	void *take(size_t n)
+	{
+		std::lock_guard<std::mutex> hold(lock);
+		for (auto it = free.begin(); it != free.end(); ++it) {
+			if (it->second < n)
+				continue;
+			size_t off = it->first, rest = it->second - n;
+			free.erase(it);
+			if (rest)
+				free.emplace(off + n, rest);
+			used.emplace(off, n);
+			return base + off;
+		}
+		return nullptr;
+	}
+
+	bool holds(const void *p) const
+	{
+		return base && p >= base && p < base + len;
+	}
+
+	void give(void *p)
+	{
+		std::lock_guard<std::mutex> hold(lock);
+		auto u = used.find((char *)p - base);
+		if (u == used.end())
+			return;
+		size_t off = u->first, n = u->second;
+		used.erase(u);
+		auto next = free.lower_bound(off);
+		if (next != free.end() && off + n == next->first) {
+			n += next->second;
+			next = free.erase(next);
+		}
+		if (next != free.begin()) {
+			auto prev = std::prev(next);
+			if (prev->first + prev->second == off) {
+				prev->second += n;
+				return;
+			}
+		}
+		free.emplace(off, n);
+	}
+};
+
+Pool pool;
+std::atomic<int> pool_on{0};
+
+void release(void *p)
+{
+	if (pool.holds(p))
+		pool.give(p);
+	else
+		::free(p);
+}
+
+struct PoolAllocator final : c10::Allocator {
+	c10::DataPtr allocate(size_t n) override
+	{
+		void *p = nullptr;
+		size_t size = (n + kAlign - 1) & ~(kAlign - 1);
+
+		if (n && size >= n && pool_on.load(std::memory_order_relaxed))
+			p = pool.take(size);
+		if (n && !p && (size < n || posix_memalign(&p, kAlign, size)))
+			TORCH_CHECK_WITH(OutOfMemoryError, false,
+					 "can't allocate memory: ", n,
+					 " bytes");
+		return {p, p, &release, c10::Device(c10::DeviceType::CPU)};
+	}
+
+	c10::DeleterFnPtr raw_deleter() const override
+	{
+		return &release;
+	}
+
+	void copy_data(void *dest, const void *src, size_t n) const override
+	{
+		memcpy(dest, src, n);
+	}
+};
+
+PoolAllocator allocator;
+
+/*
+ * Operations that are no computing: allocation, views, fills, copies, and
+ * what Python needs to look at a tensor.  Whatever is not here computes.
+ * Copies that change type are looked at one by one.
+ */
+const char *const kOther[] = {
+	"_conj", "_has_compatible_shallow_copy_type", "_local_scalar_dense",
+	"_neg_view", "_reshape_alias", "_reshape_copy", "_shape_as_tensor",
+	"_to_copy", "_unsafe_view", "alias", "alias_copy", "arange",
+	"as_strided", "as_strided_", "as_strided_copy", "broadcast_tensors",
+	"broadcast_to", "can_cast", "cat", "chunk", "clone", "concat",
+	"concatenate", "conj", "contiguous", "copy_", "cpu", "cuda", "data",
+	"detach", "detach_", "detach_copy", "diagonal", "diagonal_copy",
+	"dsplit", "empty", "empty_like", "empty_permuted", "empty_strided",
+	"expand", "expand_as", "expand_copy", "eye", "fill_", "flatten",
+	"full", "full_like", "hsplit", "imag", "is_coalesced",
+	"is_conj", "is_contiguous", "is_floating_point", "is_inference",
+	"is_neg", "is_nonzero", "is_pinned", "is_same_size", "is_set_to",
+	"is_signed", "item", "lift", "lift_fresh", "lift_fresh_copy",
+	"linspace", "matrix_H", "mH", "mT", "moveaxis", "movedim", "narrow",
+	"narrow_copy", "new_empty", "new_empty_strided", "new_full",
+	"new_ones", "new_zeros", "numel", "numpy_T", "ones", "ones_like",
+	"permute", "permute_copy", "pin_memory", "positive", "ravel", "real",
+	"record_stream", "rename", "requires_grad_", "reshape", "reshape_as",
+	"resize_", "resize_as_", "resolve_conj", "resolve_neg",
+	"result_type", "scalar_tensor", "select", "select_copy", "set_",
+	"set_data", "size", "slice", "slice_copy", "split", "split_copy",
+	"split_with_sizes", "split_with_sizes_copy", "squeeze", "squeeze_",
+	"squeeze_copy", "stack", "stride", "swapaxes", "swapdims", "sym_numel",
+	"sym_size", "sym_storage_offset", "sym_stride", "t", "t_", "t_copy",
+	"tensor_split", "to", "transpose", "transpose_", "transpose_copy",
+	"type_as", "unbind", "unbind_copy", "unflatten", "unfold",
+	"unfold_copy", "unsafe_chunk", "unsafe_split",
+	"unsafe_split_with_sizes", "unsqueeze", "unsqueeze_",
+	"unsqueeze_copy", "view", "view_as", "view_as_complex",
+	"view_as_complex_copy", "view_as_real", "view_as_real_copy",
+	"view_copy", "vsplit", "zero_", "zeros", "zeros_like",
+};
+
+enum OpClass : uintptr_t { kCompute = 1, kFree = 2, kCopy = 3 };
+
+/* Whether every value of `from` is also one of `to`. */
+bool keeps_values(c10::ScalarType from, c10::ScalarType to)
+{
+	if (from == to || from == c10::ScalarType::Bool)
+		return true;
+	if (c10::isFloatingType(from))
+		return (c10::isFloatingType(to) || c10::isComplexType(to)) &&
+			c10::promoteTypes(from, to) == to;
+	if (c10::isComplexType(from))
+		return c10::isComplexType(to) &&
+			c10::promoteTypes(from, to) == to;
+	if (to == c10::ScalarType::Bool)
+		return false;
+	if (c10::isFloatingType(to) || c10::isComplexType(to))
+		return c10::elementSize(from) <= 2 &&
+			c10::elementSize(to) >= 4;
+	return c10::promoteTypes(from, to) == to;
+}
+
+OpClass classify(const char *name)
+{
+	std::string_view s(name);
+	if (s == "aten::copy_")
+		return kCopy;
+	if (s == "inductor::_reinterpret_tensor" ||
+	    s == "inductor::_alloc_from_pool")
+		return kFree;
+	if (s.substr(0, 6) != "aten::")
+		return kCompute;
+	s.remove_prefix(6);
+	for (const char *other : kOther)
+		if (s == other)
+			return kFree;
+	return kCompute;
+}
+
+/* Names are kept by the dispatcher for as long as the process lives, so the
+ * address is the key.  Racing threads write the same entry. */
+constexpr size_t kSlots = 4096;
+struct Slot {
+	std::atomic<const char *> name{nullptr};
+	std::atomic<uintptr_t> kind{0};
+} slots[kSlots];
+
+OpClass lookup(const char *name)
+{
+	size_t i = ((uintptr_t)name >> 4) * 0x9e3779b97f4a7c15u >> 52;
+	for (size_t n = 0; n < 32; n++, i = (i + 1) % kSlots) {
+		const char *have = slots[i].name.load(
+			std::memory_order_acquire);
+		if (have == name) {
+			uintptr_t k = slots[i].kind.load(
+				std::memory_order_acquire);
+			return k ? (OpClass)k : classify(name);
+		}
+		if (have)
+			continue;
+		OpClass k = classify(name);
+		if (slots[i].name.compare_exchange_strong(have, name)) {
+			slots[i].kind.store(k, std::memory_order_release);
+			return k;
+		}
+		return k;
+	}
+	return classify(name);
+}
+
+bool copy_computes(const at::RecordFunction &fn)
+{
+	auto in = fn.inputs();
+	if (in.size() < 2 || !in[0].isTensor() || !in[1].isTensor())
+		return true;
+	const auto &to = in[0].toTensor(), &from = in[1].toTensor();
+	return !to.defined() || !from.defined() ||
+		!keeps_values(from.scalar_type(), to.scalar_type());
+}
+
+} /* namespace */
+
+extern "C" {
+
+/* Read by the shim: operations so far, over all threads. */
+std::atomic<uint64_t> ca_op_compute{0}, ca_op_other{0};
+
+/* Serves allocations from [base, base + len) while on; once a process. */
+void ca_pool_install(void *base, size_t len)
+{
+	pool.base = (char *)base;
+	pool.len = len & ~(kAlign - 1);
+	if (pool.len)
+		pool.free.emplace(0, pool.len);
+	c10::SetCPUAllocator(&allocator, 1);
+}
+
+void ca_pool_switch(int on)
+{
+	pool_on.store(on, std::memory_order_relaxed);
+}
+
+void ca_ops_install(void)
+{
+	at::addGlobalCallback(at::RecordFunctionCallback(
+		[](const at::RecordFunction &fn)
+			-> std::unique_ptr<at::ObserverContext> {
+			OpClass k = lookup(fn.name());
+			if (k == kCopy)
+				k = copy_computes(fn) ? kCompute : kFree;
+			(k == kCompute ? ca_op_compute : ca_op_other)
+				.fetch_add(1, std::memory_order_relaxed);
+			return nullptr;
+		}).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+}
+
+}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trusted process that measures what a bracket costs by itself: it touches
+what a candidate touches, in the same loop, for a known time."""
+import time
+
+import torch
+
+from catorch.proto import PHASE_LOAD
+from catorch.shim import Child, set_threads
+
+
+class Calib(Child):
+    def do_load(self, req):
+        self.phase = PHASE_LOAD
+        if req.get("threads"):
+            set_threads(int(req["threads"]))
+        torch.set_grad_enabled(False)
+        self.out_bytes = [int(n) for n in req["out_bytes"]]
+        self.inputs = []
+        for which in (0, 1):
+            region = self.regions.get(f"in{which}")
+            self.inputs.append(region.bytes_at(0, region.nbytes) if region else None)
+        self.start_ops()
+
+    def arguments(self, which):
+        return self.inputs[which & 1]
+
+    def call(self, args, which, idle):
+        end = time.perf_counter_ns() + idle * 1000
+        touched = self.touch(args) if args is not None else 0
+        out = [torch.full((n,), touched, dtype=torch.uint8, device=self.device)
+               for n in self.out_bytes]
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        while time.perf_counter_ns() < end:
+            pass
+        return out
+
+    def touch(self, data):
+        """Reads every byte once; the result is of no interest."""
+        n = data.numel() // 8 * 8
+        return int(data[:n].view(torch.int64).sum()) & 127 if n else 0

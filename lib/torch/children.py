@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which class plays which role."""
+from catorch import calib, oracle, worker
+
+ROLES = {
+    "worker": worker.Worker,
+    "eager": worker.Eager,
+    "compile": worker.Compiled,
+    "oracle": oracle.Oracle,
+    "calib": calib.Calib,
+}

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The oracle: makes inputs, state and expected values from model.py."""
+import copy
+import json
+
+import torch
+
+from catorch import families, nodes, proto, state, worker
+from catorch.proto import (
+    END_BAD_REQUEST, END_CONSTRUCT, END_OOM, END_POOL, END_RAISED, END_UNSUPPORTED,
+    PHASE_CONSTRUCT, PHASE_FORWARD, PHASE_INPUTS, PHASE_RESULT, PHASE_STATE, SLOT,
+)
+from catorch.shim import (
+    ALIGN, Child, Fail, Flat, check_tensor, failing, is_oom, load_module, need, set_threads,
+    tail_of,
+)
+
+MODIFIED_INPUTS = 1
+MODIFIED_STATE = 2
+
+
+def split_init(value):
+    """get_init_inputs() gives a list, or [args, kwargs]."""
+    if isinstance(value, dict):
+        return [], value
+    if not isinstance(value, (list, tuple)):
+        raise Fail(END_CONSTRUCT, PHASE_CONSTRUCT, "get_init_inputs() must return a list, "
+                   f"not '{type(value).__name__}'")
+    if len(value) == 2 and isinstance(value[0], (list, tuple)) and isinstance(value[1], dict):
+        return list(value[0]), value[1]
+    return list(value), {}
+
+
+def storage_bytes(storage, device):
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+
+
+class Oracle(Child):
+    args = None
+
+    def do_load(self, req):
+        self.env.confine(self)
+        if req.get("threads"):
+            set_threads(int(req["threads"]))
+        torch.set_grad_enabled(False)
+        module = load_module("model", worker.source_of(self, req))
+        make = need(module, "Model")
+        self.get_inputs = need(module, "get_inputs")
+        get_init = getattr(module, "get_init_inputs", list)
+        self.phase = PHASE_CONSTRUCT
+        seed = int(req.get("seed", 0))
+        torch.manual_seed(seed)
+        with self.device:
+            args, kwargs = split_init(failing(END_CONSTRUCT, PHASE_CONSTRUCT, get_init))
+            init = nodes.encode_init(args, kwargs, PHASE_CONSTRUCT)
+            torch.manual_seed(seed)
+            self.model = failing(END_CONSTRUCT, PHASE_CONSTRUCT, make, *args, **kwargs)
+        if isinstance(self.model, torch.nn.Module):
+            failing(END_CONSTRUCT, PHASE_CONSTRUCT,
+                    lambda: self.model.to(self.device).eval())
+        self.found = state.walk(self.model)
+        self.entries, total = state.describe(self.found)
+        self.initial = [item.tensor.detach().clone() for item in self.found]
+        self.kept = self.initial
+        enc = self.make_inputs(seed, "plain", 1.0)
+        return self.describe({"init": init, "state": self.entries, "state_bytes": total,
+                              "inputs": self.structure(enc)})
+
+    def describe(self, value):
+        raw = json.dumps(value, separators=(",", ":")).encode()
+        region = self.regions.get("desc")
+        if region is None or len(raw) > region.nbytes:
+            raise Fail(END_UNSUPPORTED, self.phase,
+                       f"the description takes {len(raw)} bytes, more than there is room for")
+        region.keep[:len(raw)] = raw
+        return {"desc": len(raw)}
+
+    # -- state
+
+    def do_state(self, req):
+        self.phase = PHASE_STATE
+        gen = torch.Generator().manual_seed(int(req["seed"]))
+        perturb = bool(req.get("perturb"))
+        region = self.regions.get("params")
+        kept, tied = [], {}
+        for item, entry, was in zip(self.found, self.entries, self.initial):
+            t = item.tensor
+            at = (entry["offset"], entry["bytes"])
+            if at not in tied or not entry["bytes"]:
+                now = state.perturbed(item.name, item.kind, was, gen) if perturb else was
+                tied[at] = now.to(t.device)
+                t.data.copy_(tied[at])
+                self.write(region, entry, t)
+            kept.append(tied[at])
+        self.kept = kept
+        return {}
+
+    def write(self, region, entry, t):
+        if not entry["bytes"]:
+            return
+        if region is None:
+            raise Fail(END_BAD_REQUEST, PHASE_STATE, "state without the region 'params'")
+        region.view(entry["offset"], t.dtype, entry["shape"]).copy_(t.detach())
+
+    # -- inputs
+
+    def make_inputs(self, seed, family, factor):
+        self.phase = PHASE_INPUTS
+        torch.manual_seed(seed)
+        with self.device:
+            values = failing(END_CONSTRUCT, PHASE_INPUTS, self.get_inputs)
+        if not isinstance(values, (list, tuple)):
+            raise Fail(END_CONSTRUCT, PHASE_INPUTS, "get_inputs() must return a list, "
+                       f"not '{type(values).__name__}'")
+        enc = nodes.Encoder(PHASE_INPUTS, False)
+        enc.top = [enc.node(self.here(v), f"inputs[{i}]") for i, v in enumerate(values)]
+        if family not in families.NAMES:
+            raise Fail(END_BAD_REQUEST, PHASE_INPUTS, f"unknown family {family!r}")
+        families.apply(family, [t for _, t in enc.tensors], factor)
+        return enc
+
+    def here(self, value):
+        """get_inputs() may have named another device."""
+        if isinstance(value, torch.Tensor) and value.device.type != self.device.type:
+            return value.to(self.device)
+        return value
+
+    def structure(self, enc):
+        return {"storages": enc.places, "args": enc.top, "bytes": enc.total,
+                "slots": len(enc.slots)}
+
+    def do_inputs(self, req):
+        enc = self.make_inputs(int(req["seed"]), req.get("family", "plain"),
+                               float(req.get("factor", 1.0)))
+        head = self.describe(self.structure(enc))
+        if not req.get("export", True):
+            return head
+        region = self.regions.get("inputs")
+        if enc.total and region is None:
+            raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "inputs without their region")
+        self.images = [storage_bytes(s, self.device) for s in enc.storages]
+        for image, place in zip(self.images, enc.places):
+            if place["bytes"]:
+                region.bytes_at(place["offset"], place["bytes"]).copy_(image)
+        self.places = enc.places
+        self.before = [image.clone() for image in self.images]
+        self.write_slots(enc.slots)
+        dec = SlotDecoder(self.device, self.images, enc.slots)
+        self.slots, self.top = enc.slots, enc.top
+        self.args = [dec.maker(n) for n in enc.top]
+        return head
+
+    def write_slots(self, slots):
+        region = self.regions.get("slots")
+        if not slots:
+            return
+        if region is None:
+            raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "numbers among inputs without 'slots'")
+        for i, (kind, bits) in enumerate(slots):
+            SLOT.pack_into(region.keep, i * SLOT.size, kind, bits)
+
+    # -- expected values
+
+    def do_expect(self, req):
+        self.phase = PHASE_FORWARD
+        if self.args is None:
+            raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "expect before inputs")
+        self.seed(int(req.get("forward_seed", 0)))
+        precision = req.get("precision", "native")
+        if precision == "fp64":
+            result, modified = self.double(), 0
+        elif precision in ("native", "loose"):
+            result, modified = self.native(precision == "loose")
+        else:
+            raise Fail(END_BAD_REQUEST, PHASE_FORWARD, f"unknown precision {precision!r}")
+        self.phase = PHASE_RESULT
+        nleaf, structure = self.results(result, req.get("export", True))
+        del result
+        self.restore(modified)
+        return {"nleaf": nleaf, "structure": structure, "modified": modified}
+
+    def native(self, loose):
+        call = self.loosely if loose else self.model
+        args = [make() for make in self.args]
+        result = failing(END_RAISED, PHASE_FORWARD, call, *args)
+        return result, self.after()
+
+    def loosely(self, *args):
+        """The loosest math that the rules allow: TF32 on CUDA; on the CPU, which has
+        none, another order of summation."""
+        if self.device.type != "cuda":
+            with torch.backends.mkldnn.flags(enabled=False):
+                return self.model(*args)
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        was = matmul.allow_tf32, cudnn.allow_tf32
+        matmul.allow_tf32 = cudnn.allow_tf32 = True
+        try:
+            return self.model(*args)
+        finally:
+            matmul.allow_tf32, cudnn.allow_tf32 = was
+
+    def double(self):
+        """The same in double precision; integers stay."""
+        try:
+            model = self.model
+            if isinstance(model, torch.nn.Module):
+                model = copy.deepcopy(model).double()
+            images = [image.clone() for image in self.images]
+            dec = SlotDecoder(self.device, images, self.slots)
+            result = model(*[widen(dec.maker(n)()) for n in self.top])
+        except BaseException as exc:
+            end = END_OOM if is_oom(exc) else END_UNSUPPORTED
+            raise Fail(end, PHASE_FORWARD, tail_of(exc)) from None
+        return result
+
+    def after(self):
+        """Which bytes forward changed; after-images go to the judge."""
+        modified = 0
+        for image, before in zip(self.images, self.before):
+            if image.numel() and not torch.equal(image, before):
+                modified |= MODIFIED_INPUTS
+        state.settle([item for item in self.found if item.kind == "buffer"])
+        for item, was in zip(self.found, self.kept):
+            if not same_bytes(item.tensor, was):
+                modified |= MODIFIED_STATE
+        if modified & MODIFIED_INPUTS:
+            self.export_inputs_after()
+        if modified & MODIFIED_STATE:
+            self.export_state_after()
+        return modified
+
+    def export_inputs_after(self):
+        region = self.regions.get("after")
+        if region is not None:
+            for image, place in zip(self.images, self.places):
+                if place["bytes"]:
+                    region.bytes_at(place["offset"], place["bytes"]).copy_(image)
+
+    def export_state_after(self):
+        region = self.regions.get("params_after")
+        if region is not None:
+            for item, entry in zip(self.found, self.entries):
+                self.write(region, entry, item.tensor)
+
+    def restore(self, modified):
+        if modified & MODIFIED_INPUTS:
+            for image, before in zip(self.images, self.before):
+                image.copy_(before)
+        if modified & MODIFIED_STATE:
+            for item, was in zip(self.found, self.kept):
+                item.tensor.data.copy_(was)
+
+    def results(self, result, export):
+        flat = Flat()
+        failing(END_UNSUPPORTED, PHASE_RESULT, flat.add, result)
+        structure = flat.digest()
+        region = self.regions.get("expect") if export else None
+        if export and region is None and any(isinstance(v, torch.Tensor) for v in flat.leaves):
+            raise Fail(END_BAD_REQUEST, PHASE_RESULT, "expect without its region")
+        at = 0
+        for i, leaf in enumerate(flat.leaves):
+            if not isinstance(leaf, torch.Tensor):
+                self.msg.scalar(i, leaf)
+                continue
+            check_tensor(leaf)
+            nbytes = leaf.numel() * leaf.element_size()
+            if region is not None and nbytes:
+                if at + nbytes > region.nbytes:
+                    raise Fail(END_POOL, PHASE_RESULT, "expected values do not fit")
+                region.view(at, leaf.dtype, leaf.shape).copy_(leaf)
+            self.msg.tensor(i, leaf, at)
+            at += -(-nbytes // ALIGN) * ALIGN
+        return len(flat.leaves), structure
+
+
+def same_bytes(a, b):
+    """Bit for bit, so that NaN equals NaN."""
+    if not a.numel():
+        return True
+    view = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    kind = view.get(a.element_size())
+    a, b = a.detach().contiguous(), b.detach().contiguous()
+    if kind is None:
+        a, b, kind = torch.view_as_real(a), torch.view_as_real(b), torch.int64
+    return torch.equal(a.view(-1).view(kind), b.view(-1).view(kind))
+
+
+def widen(value):
+    if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return value.to(torch.complex128)
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(widen(v) for v in value)
+    if isinstance(value, dict):
+        return {k: widen(v) for k, v in value.items()}
+    return value
+
+
+class SlotDecoder(nodes.Decoder):
+    """Arguments over storages of this process, numbers from a list."""
+
+    def __init__(self, device, images, slots):
+        super().__init__(device)
+        self.bases = images
+        self.slots = slots
+
+    def slot(self, i):
+        kind, bits = self.slots[i]
+        if kind == proto.LEAF_FLOAT:
+            value = nodes.float_of(bits)
+        elif kind == proto.LEAF_BOOL:
+            value = bool(bits)
+        else:
+            value = bits - (1 << 64) if bits >> 63 else bits
+        return lambda: value

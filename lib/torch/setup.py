@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host prepares for its children, and how a child begins."""
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+from catorch import proto
+
+LOW_FDS = 3
+
+
+def cpu_flags():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            for line in f:
+                if line.startswith(("flags", "Features")):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def short_hash(*parts):
+    h = hashlib.sha256()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else str(part).encode()
+        h.update(len(raw).to_bytes(8, "little") + raw)
+    return h.hexdigest()[:32]
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def store(path, write):
+    """Makes a file by `write(temporary name)` and a rename, once."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, 0o755, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(path):
+            return
+        fd, temp = tempfile.mkstemp(dir=folder)
+        os.close(fd)
+        try:
+            write(temp)
+            os.chmod(temp, 0o755)
+            os.rename(temp, path)
+        except BaseException:
+            if os.path.exists(temp):
+                os.unlink(temp)
+            raise
+
+
+def build_alloc(source, cache):
+    """The C++ part, built against the torch at hand; the path of the object."""
+    text = read(source)
+    root = os.path.dirname(torch.__file__)
+    path = os.path.join(cache, f"alloc-{short_hash(text, torch.__version__, root)}.so")
+
+    def compile_to(temp):
+        cxx = os.environ.get("CXX") or "g++"
+        if not shutil.which(cxx):
+            raise RuntimeError(f"no C++ compiler '{cxx}', which the torch host needs once")
+        cmd = [cxx, "-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-w",
+               f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+               f"-I{root}/include", "-o", temp, source, f"-L{root}/lib", "-lc10", "-ltorch_cpu"]
+        done = subprocess.run(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, timeout=300)
+        if done.returncode:
+            raise RuntimeError("cannot build the allocator: " +
+                               done.stderr.decode("utf-8", "replace")[:1500])
+
+    if not os.path.exists(path):
+        store(path, compile_to)
+    return path
+
+
+class Env:
+    """Made in the host before any fork; what children inherit."""
+
+    def __init__(self, here, cache):
+        self.here = here
+        self.cache = cache
+        self.alloc = ctypes.CDLL(build_alloc(os.path.join(here, "alloc.cpp"), cache))
+        self.compile_ready = False
+        self.jail = "none"
+
+    def hello(self):
+        sources = [read(os.path.join(self.here, n)) for n in sorted(os.listdir(self.here))
+                   if n.endswith((".py", ".cpp"))]
+        digest = short_hash(torch.__version__, sys.version, torch.__config__.show(), cpu_flags(),
+                            *sources)
+        return {"hello": proto.PROTO, "torch": torch.__version__,
+                "python": platform.python_version(), "cuda": torch.backends.cuda.is_built() and
+                os.path.exists("/dev/nvidiactl"), "digest": digest}
+
+    # -- in the host
+
+    def before_fork(self, req):
+        if req["role"] == "compile" and not self.compile_ready:
+            from catorch import inductor
+            inductor.prime(self.cache, cpu_flags())
+            self.compile_ready = True
+
+    def after_child(self, pid):
+        pass
+
+    # -- in a child
+
+    def become_child(self, req, fd, role):
+        """Closes every descriptor but the channel, then serves until it closes."""
+        null = os.open(os.devnull, os.O_RDWR)
+        quiet = (0, 1) if os.environ.get("CA_TORCH_STDERR") else (0, 1, 2)
+        for i in quiet:
+            os.dup2(null, i)
+        if fd != LOW_FDS:
+            os.dup2(fd, LOW_FDS)
+        os.closerange(LOW_FDS + 1, 1 << 20)
+        channel = socket.socket(fileno=LOW_FDS)
+        role(channel, self, req).serve()
+
+    def confine(self, child):
+        """Gives up, for good, what foreign code must not have."""
+
+    def prepare_compile(self, req):
+        from catorch import inductor
+        inductor.use_cache(self.cache, req)
+
+    def cuda(self):
+        from catorch import cuda
+        return cuda

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every child of the host shares: the channel, shared regions, the result
+pool, the flattening of results and the loop over requests and iterations."""
+import array
+import ctypes
+import hashlib
+import json
+import linecache
+import mmap
+import os
+import socket
+import struct
+import sys
+import time
+import traceback
+import types
+
+import torch
+
+from catorch import proto
+from catorch.proto import (
+    END_BAD_REQUEST, END_NO_CLASS, END_OK, END_OOM, END_POOL, END_RAISED, END_SYNTAX,
+    END_UNSUPPORTED, GO_FIRST, GO_SYNC, LEAF_BOOL, LEAF_FLOAT, LEAF_INT, LEAF_NONE, LEAF_STR,
+    LEAF_TENSOR, PHASE_FORWARD, PHASE_INPUTS, PHASE_LOAD, PHASE_RESULT,
+)
+
+DTYPE = {name: getattr(torch, name) for name in proto.DTYPES if name}
+CODE = {DTYPE[name]: i for i, name in enumerate(proto.DTYPES) if name}
+NAME = {dtype: name for name, dtype in DTYPE.items()}
+MAX_DEPTH = 32
+ALIGN = 64
+ZEROS = (0,) * proto.NDIM
+
+
+class Fail(Exception):
+    """Ends a request with a code of proto.h."""
+
+    def __init__(self, end, phase, text):
+        super().__init__(text)
+        self.end = end
+        self.phase = phase
+
+
+def is_oom(exc):
+    if isinstance(exc, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(exc, RuntimeError) and (
+        "can't allocate memory" in str(exc) or "out of memory" in str(exc))
+
+
+def tail_of(exc):
+    """The end of a traceback, from the first frame of the task's own code on."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    own = [i for i, f in enumerate(frames) if f.filename in ("model.py", "model_new.py")]
+    frames = frames[own[0]:] if own else frames[-1:]
+    lines = traceback.format_list(frames[-6:]) + traceback.format_exception_only(exc)
+    return "".join(lines)
+
+
+def failing(end, phase, fn, *args, **kwargs):
+    """Calls fn; whatever foreign code raises, SystemExit too, becomes a Fail."""
+    try:
+        return fn(*args, **kwargs)
+    except Fail:
+        raise
+    except BaseException as exc:
+        text = tail_of(exc)
+        raise Fail(END_OOM if is_oom(exc) else end, phase, text) from None
+
+
+def load_module(name, source):
+    """Runs source as module `name`, with lines for tracebacks."""
+    path = name + ".py"
+    module = types.ModuleType(name)
+    module.__file__ = path
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    sys.modules[name] = module
+    code = failing(END_SYNTAX, PHASE_LOAD, compile, source, path, "exec")
+    failing(END_SYNTAX, PHASE_LOAD, exec, code, module.__dict__)
+    return module
+
+
+def need(module, name):
+    value = getattr(module, name, None)
+    if value is None:
+        raise Fail(END_NO_CLASS, PHASE_LOAD, f"{module.__file__} defines no '{name}'")
+    return value
+
+
+def read_fd(fd):
+    size = os.fstat(fd).st_size
+    parts = []
+    at = 0
+    while at < size:
+        part = os.pread(fd, size - at, at)
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def set_threads(n):
+    """Threads of torch and of OpenMP and BLAS libraries loaded from now on."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(n)
+    torch.set_num_threads(n)
+
+
+class Region:
+    """Shared memory as tensors.  Views are cut from a storage that begins where
+    the original's storage began."""
+
+    def __init__(self, address, nbytes, device, keep):
+        self.address = address
+        self.nbytes = nbytes
+        self.device = device
+        self.keep = keep
+
+    def bytes_at(self, offset, n):
+        if offset < 0 or n < 0 or offset + n > self.nbytes:
+            raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "offset outside its region")
+        if not n:
+            return torch.empty(0, dtype=torch.uint8, device=self.device)
+        if self.device.type == "cpu":
+            return torch.frombuffer(self.keep, dtype=torch.uint8, count=n, offset=offset)
+        return self.keep.bytes_at(self.address + offset, n)
+
+    def view(self, offset, dtype, shape):
+        n = dtype.itemsize
+        for size in shape:
+            n *= size
+        return self.bytes_at(offset, n).view(dtype).view(shape)
+
+
+def map_host(fd, nbytes):
+    mem = mmap.mmap(fd, nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mem))
+    return Region(address, nbytes, torch.device("cpu"), mem)
+
+
+class Ops:
+    """Counts of ATen operations, and the canary that shows they still count."""
+
+    def __init__(self, lib):
+        lib.ca_ops_install()
+        self.compute = ctypes.c_uint64.in_dll(lib, "ca_op_compute")
+        self.other = ctypes.c_uint64.in_dll(lib, "ca_op_other")
+        self.last = (self.compute.value, self.other.value)
+        self.bird = None
+
+    def canary(self):
+        """Counts one operation of our own; how many the hook saw."""
+        if self.bird is None:
+            self.bird = torch.zeros(1)
+        before = self.compute.value
+        self.bird.neg_()
+        return self.compute.value - before
+
+    def take(self):
+        now = (self.compute.value, self.other.value)
+        got = (now[0] - self.last[0], now[1] - self.last[1])
+        self.last = now
+        return got
+
+
+class HostPool:
+    """The result pool behind c10's CPU allocator."""
+
+    def __init__(self, lib, region):
+        self.start = region.address
+        self.nbytes = region.nbytes
+        self.switch = lib.ca_pool_switch
+        lib.ca_pool_install(ctypes.c_void_p(region.address), ctypes.c_size_t(region.nbytes))
+
+    def on(self):
+        self.switch(1)
+
+    def off(self):
+        self.switch(0)
+
+
+class Flat:
+    """Results of a forward: leaves in canonical order and the container's text."""
+
+    def __init__(self):
+        self.leaves = []
+        self.text = []
+
+    def add(self, value, path="result", depth=0):
+        if depth > MAX_DEPTH or len(self.leaves) > proto.LEAVES:
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT, "result is too deep or has too many parts")
+        if isinstance(value, torch.Tensor):
+            self.leaf("t", value)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            self.leaf("n" if value is None else
+                      "b" if isinstance(value, bool) else
+                      "i" if isinstance(value, int) else
+                      "f" if isinstance(value, float) else "s", value)
+        elif isinstance(value, (tuple, list)):
+            self.text.append("(" if isinstance(value, tuple) else "[")
+            for i, v in enumerate(value):
+                self.add(v, f"{path}[{i}]", depth + 1)
+            self.text.append(")" if isinstance(value, tuple) else "]")
+        elif isinstance(value, dict):
+            self.add_dict(value, path, depth)
+        else:
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT,
+                       f"{path} is of type '{type(value).__name__}', which cannot be compared")
+
+    def add_dict(self, value, path, depth):
+        keys = []
+        for key in value:
+            if not isinstance(key, (str, int, bool)) and key is not None:
+                raise Fail(END_UNSUPPORTED, PHASE_RESULT,
+                           f"{path} has a key of type '{type(key).__name__}'")
+            keys.append((f"{type(key).__name__}:{len(str(key))}:{key}", key))
+        self.text.append("{")
+        for name, key in sorted(keys, key=lambda pair: pair[0]):
+            self.text.append(name + "=")
+            self.add(value[key], f"{path}[{key!r}]", depth + 1)
+        self.text.append("}")
+
+    def leaf(self, letter, value):
+        self.text.append(letter)
+        self.leaves.append(value)
+
+    def digest(self):
+        if len(self.leaves) > proto.LEAVES:
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT, "result has more than 64 parts")
+        return hashlib.sha256("".join(self.text).encode("utf-8", "surrogatepass")).digest()
+
+
+LONE_TENSOR = hashlib.sha256(b"t").digest()
+
+
+def check_tensor(t):
+    if t.layout is not torch.strided or t.is_quantized:
+        raise Fail(END_UNSUPPORTED, PHASE_RESULT, "a result is sparse or quantized")
+    if t.dtype not in CODE:
+        raise Fail(END_UNSUPPORTED, PHASE_RESULT, f"a result is of type {t.dtype}")
+    if t.dim() > proto.NDIM:
+        raise Fail(END_UNSUPPORTED, PHASE_RESULT, f"a result has {t.dim()} dimensions")
+
+
+def scalar_leaf(value):
+    if value is None:
+        return LEAF_NONE, 0
+    if isinstance(value, bool):
+        return LEAF_BOOL, int(value)
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT, "an integer result exceeds 64 bits")
+        return LEAF_INT, value & 0xFFFFFFFFFFFFFFFF
+    if isinstance(value, float):
+        return LEAF_FLOAT, struct.unpack("<Q", struct.pack("<d", value))[0]
+    text = str(value).encode("utf-8", "surrogatepass")
+    return LEAF_STR, int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+
+
+class Message:
+    """One struct ca_msg, written in place."""
+
+    def __init__(self):
+        self.buf = bytearray(proto.MSG_SIZE)
+        self.has_text = False
+
+    def text(self, text):
+        raw = text.encode("utf-8", "replace").replace(b"\0", b"?")
+        if len(raw) >= proto.TEXT:
+            raw = b"..." + raw[len(raw) - proto.TEXT + 4:].decode("utf-8", "ignore").encode()
+        end = proto.TEXT_AT + proto.TEXT
+        self.buf[proto.TEXT_AT:end] = raw.ljust(proto.TEXT, b"\0")
+        self.has_text = bool(raw)
+
+    def head(self, end=END_OK, seq=0, own=0, ops=(0, 0), canary=0, desc=0, modified=0, nleaf=0,
+             phase=0, structure=b""):
+        proto.HEAD.pack_into(self.buf, 0, proto.MAGIC_MSG, end, seq, own, ops[0], ops[1], canary,
+                             desc, modified, 0, nleaf, phase, structure)
+        if end == END_OK and self.has_text:
+            self.text("")
+
+    def tensor(self, i, t, offset):
+        shape = tuple(t.shape)
+        proto.LEAF.pack_into(self.buf, proto.HEAD.size + i * proto.LEAF.size, LEAF_TENSOR,
+                             CODE[t.dtype], len(shape), 0, offset, 0, *shape, *ZEROS[len(shape):])
+
+    def scalar(self, i, value):
+        kind, bits = scalar_leaf(value)
+        proto.LEAF.pack_into(self.buf, proto.HEAD.size + i * proto.LEAF.size, kind, 0, 0, 0, 0,
+                             bits, *ZEROS)
+
+
+class Child:
+    """A child's life: requests by name go to methods do_NAME, iterations to run()."""
+
+    def __init__(self, channel, env, spawn):
+        self.channel = channel
+        self.env = env
+        self.spawn = spawn
+        self.role = spawn["role"]
+        self.device = torch.device(spawn.get("device", "cpu"))
+        self.regions = {}
+        self.msg = Message()
+        self.pool = None
+        self.ops = None
+        self.fds = []
+        self.phase = PHASE_LOAD
+        self.placed = []  # copies of results, alive until the answer
+
+    # -- the channel
+
+    def receive(self):
+        space = socket.CMSG_SPACE(64 * 4)
+        data, anc, flags, _ = self.channel.recvmsg(proto.REQ_MAX + 1, space)
+        for level, kind, payload in anc:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                got = array.array("i")
+                got.frombytes(payload[:len(payload) - len(payload) % 4])
+                self.fds.extend(got)
+        if flags & socket.MSG_CTRUNC:
+            raise Fail(END_BAD_REQUEST, 0, "too many descriptors")
+        return data
+
+    def answer(self, **head):
+        self.msg.head(**head)
+        self.channel.send(self.msg.buf)
+
+    def fail(self, exc, seq=0):
+        self.msg.text(str(exc))
+        ops = self.ops.take() if self.ops else (0, 0)
+        self.answer(end=exc.end, phase=exc.phase, seq=seq, ops=ops)
+
+    def close_fds(self):
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+    def serve(self):
+        while True:
+            data = self.receive()
+            if not data:
+                return
+            if len(data) == proto.GO.size and data[:4] == b"cago":
+                self.iteration(data)
+                continue
+            try:
+                head = self.request(data)
+            except Fail as exc:
+                self.fail(exc)
+            else:
+                if head is None:
+                    return
+                if self.ops:
+                    head.setdefault("ops", self.ops.take())
+                self.answer(**head)
+            self.close_fds()
+
+    def request(self, data):
+        try:
+            req = json.loads(data)
+            op = req["op"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise Fail(END_BAD_REQUEST, 0, "a request is no JSON object with 'op'") from None
+        if op == "quit":
+            return None
+        method = getattr(self, "do_" + op, None) if isinstance(op, str) else None
+        if not method:
+            raise Fail(END_BAD_REQUEST, 0, f"unknown request {op!r} for role {self.role}")
+        self.phase = PHASE_LOAD
+        try:
+            return method(req) or {}
+        except Fail:
+            raise
+        except BaseException as exc:
+            end = END_OOM if is_oom(exc) else END_BAD_REQUEST
+            raise Fail(end, self.phase, f"{op}: {tail_of(exc)}") from None
+
+    def fd(self, index):
+        if not isinstance(index, int) or not 0 <= index < len(self.fds):
+            raise Fail(END_BAD_REQUEST, 0, "request names a descriptor that did not come with it")
+        return self.fds[index]
+
+    # -- requests that all roles have
+
+    def do_jail(self, req):
+        return {}
+
+    def do_map(self, req):
+        regions = req["regions"]
+        if len(regions) > len(self.fds):
+            raise Fail(END_BAD_REQUEST, 0, "fewer descriptors than regions")
+        for i, r in enumerate(regions):
+            name, nbytes = r["name"], r["bytes"]
+            if not nbytes:
+                continue
+            if self.device.type == "cpu" or r.get("host"):
+                self.regions[name] = map_host(self.fds[i], nbytes)
+            else:
+                self.regions[name] = self.env.cuda().map(self.fds[i], nbytes, self.device)
+        return {}
+
+    # -- iterations
+
+    def start_ops(self):
+        """After construction and binding, before the first iteration."""
+        lib = self.env.alloc
+        if self.ops is None:
+            self.ops = Ops(lib)
+        if self.pool is None and "pool" in self.regions:
+            if self.device.type == "cpu":
+                self.pool = HostPool(lib, self.regions["pool"])
+            else:
+                self.pool = self.env.cuda().pool(self.regions["pool"])
+
+    def seed(self, seed):
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[self.device.index or 0].manual_seed(seed)
+
+    def iteration(self, data):
+        _, which, seq, seed, flags, idle = proto.GO.unpack(data)
+        try:
+            if self.pool is None:
+                raise Fail(END_BAD_REQUEST, 0, "an iteration before load, or without a pool")
+            self.one(which, seq, seed, flags, idle)
+        except Fail as exc:
+            if self.pool:
+                self.pool.off()
+            self.placed.clear()
+            self.fail(exc, seq)
+
+    def one(self, which, seq, seed, flags, idle):
+        self.seed(seed)
+        args = self.arguments(which)
+        if not flags & GO_FIRST:
+            self.pool.on()
+        begin = time.perf_counter_ns()
+        result = failing(END_RAISED, PHASE_FORWARD, self.call, args, which, idle)
+        own = time.perf_counter_ns() - begin
+        self.pool.on()
+        nleaf, structure = failing(END_RAISED, PHASE_RESULT, self.results, result)
+        self.pool.off()
+        del result, args
+        self.placed.clear()
+        canary = self.ops.canary()
+        if flags & GO_SYNC and self.device.type == "cuda":
+            failing(END_RAISED, PHASE_FORWARD, torch.cuda.synchronize)
+        self.answer(seq=seq, own=own, ops=self.ops.take(), canary=canary, nleaf=nleaf,
+                    structure=structure)
+
+    def results(self, result):
+        """Describes results in the message; what is not dense in the pool moves there."""
+        if type(result) is torch.Tensor:
+            self.msg.tensor(0, *self.place(result))
+            return 1, LONE_TENSOR
+        flat = Flat()
+        flat.add(result)
+        structure = flat.digest()
+        for i, leaf in enumerate(flat.leaves):
+            if isinstance(leaf, torch.Tensor):
+                self.msg.tensor(i, *self.place(leaf))
+            else:
+                self.msg.scalar(i, leaf)
+        return len(flat.leaves), structure
+
+    def place(self, t):
+        check_tensor(t)
+        start, size = self.pool.start, self.pool.nbytes
+        if type(t) in (torch.Tensor, torch.nn.Parameter):
+            offset = t.data_ptr() - start
+            if (0 <= offset < size and t.is_contiguous() and not t.is_conj() and not t.is_neg()
+                    and t.device.type == self.device.type):
+                return t, offset
+        if not t.numel():
+            return t, 0
+        dense = torch.empty(t.shape, dtype=t.dtype, device=self.device)
+        offset = dense.data_ptr() - start
+        if not 0 <= offset < size:
+            raise Fail(END_POOL, PHASE_RESULT, "results do not fit in the pool")
+        dense.copy_(t)
+        self.placed.append(dense)
+        return dense, offset
+
+    def arguments(self, which):
+        raise NotImplementedError
+
+    def call(self, args, which, idle):
+        raise NotImplementedError

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker (a candidate's model_new.py) and the baselines (model.py): the same
+binding, the same loop."""
+import json
+
+import torch
+
+from catorch import launch, nodes, proto, state
+from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
+from catorch.shim import Child, Fail, failing, load_module, need, read_fd, set_threads
+
+
+def source_of(child, req):
+    raw = read_fd(child.fd(req["code"]))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Fail(proto.END_SYNTAX, PHASE_LOAD, "the code is not UTF-8") from None
+
+
+class Runner(Child):
+    """Loads a model, binds its state and runs iterations."""
+
+    model = None
+    module_name = "model"
+    class_name = "Model"
+
+    def do_load(self, req):
+        self.env.confine(self)
+        if req.get("threads"):
+            set_threads(int(req["threads"]))
+        if "desc" in req:
+            req = {**req, **json.loads(read_fd(self.fd(req["desc"])))}
+        source = source_of(self, req)
+        self.prepare(req)
+        torch.set_grad_enabled(False)
+        module = load_module(self.module_name, source)
+        make = need(module, self.class_name)
+        self.phase = PHASE_CONSTRUCT
+        model = self.construct(make, req)
+        self.phase = proto.PHASE_STATE
+        self.buffers = state.bind(model, req.get("state", []), self.regions.get("params"))
+        self.phase = proto.PHASE_INPUTS
+        self.bind_inputs(req["inputs"])
+        self.model = self.finish(model, req)
+        self.start_ops()
+
+    def prepare(self, req):
+        pass
+
+    def finish(self, model, req):
+        return model
+
+    def construct(self, make, req):
+        init = req.get("init", {})
+        dec = nodes.Decoder(self.device)
+        args = [dec.maker(n)() for n in init.get("args", [])]
+        kwargs = {k: dec.maker(n)() for k, n in init.get("kwargs", {}).items()}
+        torch.manual_seed(int(req.get("seed", 0)))
+        with self.device:
+            model = failing(END_CONSTRUCT, PHASE_CONSTRUCT, make, *args, **kwargs)
+        if not callable(model):
+            raise Fail(END_CONSTRUCT, PHASE_CONSTRUCT, f"{self.class_name} cannot be called")
+        if isinstance(model, torch.nn.Module):
+            failing(END_CONSTRUCT, PHASE_CONSTRUCT, lambda: model.to(self.device).eval())
+        return model
+
+    def bind_inputs(self, inputs):
+        self.sets = []
+        for which in (0, 1):
+            dec = nodes.SetDecoder(self.device, self.regions.get(f"in{which}"),
+                                   inputs["storages"], self.regions.get("slots"), which)
+            self.sets.append([dec.maker(n) for n in inputs["args"]])
+
+    def arguments(self, which):
+        if which > 1 or self.model is None:
+            raise Fail(END_BAD_REQUEST, 0, "an iteration before load, or of a third set")
+        return [make() for make in self.sets[which]]
+
+    def call(self, args, which, idle):
+        result = self.model(*args)
+        if self.buffers:
+            state.settle(self.buffers)
+        return result
+
+
+class Worker(Runner):
+    module_name = "model_new"
+    class_name = "ModelNew"
+
+    def prepare(self, req):
+        if req.get("object") is not None:
+            form = req.get("form", "light")
+            failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, form,
+                    self.fd(req["object"]), req.get("launchers", []), self.device)
+
+
+class Eager(Runner):
+    pass
+
+
+class Compiled(Runner):
+    def finish(self, model, req):
+        mode = req.get("mode", "default")
+        if mode not in ("default", "max-autotune"):
+            raise Fail(END_BAD_REQUEST, PHASE_LOAD, f"unknown mode {mode!r}")
+        self.env.prepare_compile(req)
+        return torch.compile(model, mode=None if mode == "default" else mode)
