@@ -15,11 +15,12 @@ class Calib(Child):
         if req.get("threads"):
             set_threads(int(req["threads"]))
         torch.set_grad_enabled(False)
-        self.out_bytes = [int(n) for n in req["out_bytes"]]
+        self.out_bytes = [int(n) for n in req["result_bytes"]]
+        nbytes = int(req["input_bytes"])
         self.inputs = []
         for which in (0, 1):
             region = self.regions.get(f"in{which}")
-            self.inputs.append(region.bytes_at(0, region.nbytes) if region else None)
+            self.inputs.append(region.bytes_at(0, nbytes) if region else None)
         self.start_ops()
 
     def arguments(self, which):

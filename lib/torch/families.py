@@ -2,7 +2,7 @@
 """Distributions other than get_inputs()'s own, made from what it returned."""
 import torch
 
-NAMES = ("plain", "scaled", "flip", "ties", "cluster", "spike", "permute")
+NAMES = ("plain", "scale", "sign", "tied", "cluster", "spike", "permute")
 
 
 def overlaps(t):
@@ -15,32 +15,32 @@ def overlaps(t):
     return False
 
 
-def scaled(x, factor):
+def scale(x, factor):
     x.mul_(factor)
 
 
-def flip(x, factor):
+def sign(x, factor):
     x.mul_(torch.randint(0, 2, x.shape, device=x.device).mul_(2).sub_(1).to(x.dtype))
 
 
-def ties(x, factor):
-    """A few levels only, so that most values and the maxima repeat."""
-    top = x.abs().amax().clamp_min(1e-30)
-    x.copy_((x / top * 4).round_() / 4 * top)
+def tied(x, factor):
+    """The maximum of each slice stands at about a quarter of its places."""
+    top = x.amax(-1, keepdim=True)
+    x.copy_(torch.where(torch.rand(x.shape, device=x.device) < 0.25, top, x))
 
 
 def cluster(x, factor):
     """A quarter of each slice lies a hair below its maximum."""
     top = x.amax(-1, keepdim=True)
-    near = top - torch.rand_like(x) * 1e-3 * (top.abs() + 1e-3)
-    x.copy_(torch.where(torch.rand_like(x) < 0.25, near, x))
+    near = top - torch.rand(x.shape, device=x.device) * 1e-3 * (top.abs() + 1e-3)
+    x.copy_(torch.where(torch.rand(x.shape, device=x.device) < 0.25, near.to(x.dtype), x))
 
 
 def spike(x, factor):
     at = torch.randint(0, x.shape[-1], x.shape[:-1] + (1,), device=x.device)
     top = x.abs().amax().clamp_min(1.0)
-    sign = torch.randint(0, 2, at.shape, device=x.device).mul_(2).sub_(1)
-    x.scatter_(-1, at, (50 * top * sign).to(x.dtype))
+    side = torch.randint(0, 2, at.shape, device=x.device).mul_(2).sub_(1)
+    x.scatter_(-1, at, (50 * top * side).to(x.dtype))
 
 
 def permute(x, factor):

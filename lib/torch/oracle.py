@@ -174,10 +174,12 @@ class Oracle(Child):
         else:
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, f"unknown precision {precision!r}")
         self.phase = PHASE_RESULT
-        nleaf, structure = self.results(result, req.get("export", True))
-        del result
-        self.restore(modified)
-        return {"nleaf": nleaf, "structure": structure, "modified": modified}
+        try:
+            flat = self.export_results(result, modified)
+        finally:
+            del result
+            self.restore(modified)
+        return flat
 
     def native(self, loose):
         call = self.loosely if loose else self.model
@@ -250,27 +252,28 @@ class Oracle(Child):
             for item, was in zip(self.found, self.kept):
                 item.tensor.data.copy_(was)
 
-    def results(self, result, export):
+    def export_results(self, result, modified):
+        """Writes results to `expect`.  Where they do not fit, the leaves alone say what
+        it would take."""
         flat = Flat()
         failing(END_UNSUPPORTED, PHASE_RESULT, flat.add, result)
-        structure = flat.digest()
-        region = self.regions.get("expect") if export else None
-        if export and region is None and any(isinstance(v, torch.Tensor) for v in flat.leaves):
-            raise Fail(END_BAD_REQUEST, PHASE_RESULT, "expect without its region")
-        at = 0
+        head = {"structure": flat.digest(), "nleaf": len(flat.leaves), "modified": modified}
+        at, places = 0, []
         for i, leaf in enumerate(flat.leaves):
-            if not isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, torch.Tensor):
+                check_tensor(leaf)
+                self.msg.tensor(i, leaf, at)
+                places.append((leaf, at))
+                at += -(-leaf.numel() * leaf.element_size() // ALIGN) * ALIGN
+            else:
                 self.msg.scalar(i, leaf)
-                continue
-            check_tensor(leaf)
-            nbytes = leaf.numel() * leaf.element_size()
-            if region is not None and nbytes:
-                if at + nbytes > region.nbytes:
-                    raise Fail(END_POOL, PHASE_RESULT, "expected values do not fit")
-                region.view(at, leaf.dtype, leaf.shape).copy_(leaf)
-            self.msg.tensor(i, leaf, at)
-            at += -(-nbytes // ALIGN) * ALIGN
-        return len(flat.leaves), structure
+        region = self.regions.get("expect")
+        if at > (region.nbytes if region else 0):
+            return {"end": END_POOL, "phase": PHASE_RESULT, **head}
+        for leaf, offset in places:
+            if leaf.numel():
+                region.view(offset, leaf.dtype, leaf.shape).copy_(leaf)
+        return head
 
 
 def same_bytes(a, b):

@@ -46,11 +46,19 @@ struct torch_spawn {
 	const char *jail;	/* "full", "uid", "none" */
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
+	/* compile: compiled code is kept under this name (letters and digits:
+	 * the task's id, say) for later children; NULL: not kept. */
+	const char *cache;
 };
 
-/* Forks a child; it waits for its first request. */
+/* Forks a child; it waits for its first request.  The host keeps the address
+ * of *c until torch_kill, which every child needs, dead or alive. */
 int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
 		struct torch_child *c, struct err *e);
+
+/* Lets the host import what children of that role need, so that a first
+ * spawn of it is as quick as later ones ("compile": 2 s). */
+int torch_prepare(struct torch_host *h, const char *role, struct err *e);
 
 /* Sends a JSON request (with descriptors; they stay ours). */
 int torch_send(struct torch_child *c, const char *json, size_t len,

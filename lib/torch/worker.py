@@ -29,8 +29,8 @@ class Runner(Child):
         self.env.confine(self)
         if req.get("threads"):
             set_threads(int(req["threads"]))
-        if "desc" in req:
-            req = {**req, **json.loads(read_fd(self.fd(req["desc"])))}
+        if "spec" in req:
+            req = {**json.loads(read_fd(self.fd(req["spec"]))), **req}
         source = source_of(self, req)
         self.prepare(req)
         torch.set_grad_enabled(False)
@@ -39,7 +39,7 @@ class Runner(Child):
         self.phase = PHASE_CONSTRUCT
         model = self.construct(make, req)
         self.phase = proto.PHASE_STATE
-        self.buffers = state.bind(model, req.get("state", []), self.regions.get("params"))
+        self.buffers = state.bind(model, req.get("state") or [], self.regions.get("params"))
         self.phase = proto.PHASE_INPUTS
         self.bind_inputs(req["inputs"])
         self.model = self.finish(model, req)
@@ -52,7 +52,7 @@ class Runner(Child):
         return model
 
     def construct(self, make, req):
-        init = req.get("init", {})
+        init = req.get("init") or {}
         dec = nodes.Decoder(self.device)
         args = [dec.maker(n)() for n in init.get("args", [])]
         kwargs = {k: dec.maker(n)() for k, n in init.get("kwargs", {}).items()}
@@ -92,7 +92,7 @@ class Worker(Runner):
         if req.get("object") is not None:
             form = req.get("form", "light")
             failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, form,
-                    self.fd(req["object"]), req.get("launchers", []), self.device)
+                    self.fd(req["object"]), req.get("launchers") or [], self.device)
 
 
 class Eager(Runner):

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starting the torch host, asking it for children, hearing how they ended.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/io.h"
+#include "base/path.h"
+#include "torch/internal.h"
+
+#define PACKET_MAX ((size_t)65536)
+#define FDS_MAX 16
+#define SPAWN_SECONDS 60	/* the first `compile` imports inductor */
+#define LEAVE_SECONDS 10
+
+static int make_pair(int fd[2], struct err *e)
+{
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd))
+		return err_sys(e, CA_UNAVAILABLE, "cannot make a socket pair");
+	return 0;
+}
+
+int packet_send(int fd, const void *p, size_t len, const int *fds,
+		size_t nfds, struct err *e)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	} c;
+	struct iovec io = { (void *)p, len };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (nfds > FDS_MAX)
+		return err_set(e, CA_SOFTWARE, "more than %d descriptors",
+			       FDS_MAX);
+	if (nfds) {
+		memset(&c, 0, sizeof(c));
+		m.msg_control = c.buf;
+		m.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		c.align.cmsg_level = SOL_SOCKET;
+		c.align.cmsg_type = SCM_RIGHTS;
+		c.align.cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(&c.align), fds, nfds * sizeof(int));
+	}
+	do
+		n = sendmsg(fd, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_sys(e, CA_SOFTWARE, "cannot send a request");
+	return 0;
+}
+
+/* The host is gone: what it forked dies with it, and nobody reports. */
+static void give_up(struct torch_host *h)
+{
+	if (h->fd >= 0)
+		close(h->fd);
+	h->fd = -1;
+}
+
+static void record_exit(struct torch_host *h, const struct json *j)
+{
+	int64_t pid = json_get_int(j, "exit", 0);
+
+	for (size_t i = 0; i < h->nchild; i++) {
+		struct torch_child *c = h->child[i];
+
+		if (c->host_pid != pid)
+			continue;
+		c->ended = 1;
+		c->status = (int)json_get_int(j, "status", SIGKILL);
+		h->child[i] = h->child[--h->nchild];
+		return;
+	}
+}
+
+static int take_packet(struct torch_host *h, const char *buf, size_t n,
+		       struct json **answer, struct err *e)
+{
+	struct json *j = json_parse(buf, n, PACKET_MAX, NULL, e);
+
+	if (!j) {
+		give_up(h);
+		return err_wrap(e, "the torch host talks nonsense");
+	}
+	if (json_get(j, "exit")) {
+		record_exit(h, j);
+	} else if (answer) {
+		*answer = j;
+		return 1;
+	}
+	json_free(j);
+	return 1;
+}
+
+int host_packet(struct torch_host *h, int64_t deadline, struct json **answer,
+		struct err *e)
+{
+	char buf[PACKET_MAX];
+	ssize_t n;
+	int rc;
+
+	if (answer)
+		*answer = NULL;
+	if (h->fd < 0)
+		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
+	rc = wait_readable(h->fd, deadline, e);
+	if (rc <= 0)
+		return rc;
+	do
+		n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	if (n > 0)
+		return take_packet(h, buf, (size_t)n, answer, e);
+	give_up(h);
+	return err_set(e, CA_UNAVAILABLE, "the torch host ended");
+}
+
+static int launch(struct torch_host *h, int fd, struct err *e)
+{
+	char python[CA_PATH_MAX], script[CA_PATH_MAX], cache[CA_PATH_MAX];
+	char number[16];
+	const char *argv[] = { python, "-I", script, number, cache, NULL };
+	struct child_opts o = { .argv = argv, .keep = &fd, .nkeep = 1 };
+
+	snprintf(number, sizeof(number), "%d", fd);
+	if (path_python(python, e) || path_lib(script, "torch/host.py", e) ||
+	    path_cache(cache, "torch", e))
+		return -1;
+	h->pid = child_start(&o, e);
+	return h->pid > 0 ? 0 : -1;
+}
+
+static int read_hello(struct torch_host *h, const struct json *j,
+		      struct err *e)
+{
+	const char *why = json_get_str(j, "error", NULL);
+
+	if (why)
+		return err_set(e, CA_UNAVAILABLE, "the torch host cannot "
+			       "start: %s", why);
+	if (json_get_int(j, "hello", -1) != CA_PROTO)
+		return err_set(e, CA_SOFTWARE, "the torch host speaks another "
+			       "version of the protocol");
+	h->version = strdup(json_get_str(j, "torch", "?"));
+	h->digest = strdup(json_get_str(j, "digest", ""));
+	h->cuda = json_get_bool(j, "cuda", 0);
+	if (!h->version || !h->digest)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return 0;
+}
+
+static int hear_hello(struct torch_host *h, double seconds, struct err *e)
+{
+	struct json *j = NULL;
+	int rc = host_packet(h, deadline_in(seconds), &j, e);
+
+	if (rc == 0)
+		err_set(e, CA_UNAVAILABLE, "the torch host was not ready "
+			"within %g s", seconds);
+	if (rc <= 0)
+		return -1;
+	rc = read_hello(h, j, e);
+	json_free(j);
+	return rc;
+}
+
+struct torch_host *torch_open(double seconds, struct err *e)
+{
+	struct torch_host *h = calloc(1, sizeof(*h));
+	int fd[2], rc;
+
+	if (!h) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		return NULL;
+	}
+	h->fd = -1;
+	if (make_pair(fd, e)) {
+		free(h);
+		return NULL;
+	}
+	h->fd = fd[0];
+	rc = launch(h, fd[1], e);
+	close(fd[1]);
+	if (rc || hear_hello(h, seconds, e)) {
+		torch_close(h);
+		return NULL;
+	}
+	return h;
+}
+
+void torch_close(struct torch_host *h)
+{
+	int status;
+
+	if (!h)
+		return;
+	give_up(h);
+	if (h->pid > 0)
+		child_finish(h->pid, deadline_in(LEAVE_SECONDS), &status);
+	free(h->version);
+	free(h->digest);
+	free(h->child);
+	free(h);
+}
+
+const char *torch_version(const struct torch_host *h)
+{
+	return h->version;
+}
+
+const char *torch_digest(const struct torch_host *h)
+{
+	return h->digest;
+}
+
+int torch_has_cuda(const struct torch_host *h)
+{
+	return h->cuda;
+}
+
+int torch_fd(const struct torch_host *h)
+{
+	return h->fd;
+}
+
+int torch_pump(struct torch_host *h, struct err *e)
+{
+	int rc;
+
+	do
+		rc = host_packet(h, 0, NULL, e);
+	while (rc > 0);
+	return rc;
+}
+
+static int remember(struct torch_host *h, struct torch_child *c,
+		    struct err *e)
+{
+	if (h->nchild == h->alloc) {
+		size_t n = h->alloc ? 2 * h->alloc : 8;
+		void *p = realloc(h->child, n * sizeof(*h->child));
+
+		if (!p)
+			return err_set(e, CA_SOFTWARE, "out of memory");
+		h->child = p;
+		h->alloc = n;
+	}
+	h->child[h->nchild++] = c;
+	return 0;
+}
+
+/* Waits for the answer to request `id`. */
+static int await(struct torch_host *h, uint64_t id, struct json **answer,
+		 struct err *e)
+{
+	int64_t deadline = deadline_in(SPAWN_SECONDS);
+	uint64_t got;
+	int rc;
+
+	for (;;) {
+		rc = host_packet(h, deadline, answer, e);
+		if (rc == 0)
+			err_set(e, CA_UNAVAILABLE, "the torch host does not "
+				"answer");
+		if (rc <= 0)
+			return -1;
+		if (!*answer)
+			continue;
+		if (!json_u64(json_get(*answer, "id"), &got) && got == id)
+			return 0;
+		json_free(*answer);
+	}
+}
+
+static int ask(struct torch_host *h, struct str *req, uint64_t id, int fd,
+	       struct json **answer, struct err *e)
+{
+	const char *why;
+
+	if (req->failed)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	if (packet_send(h->fd, req->buf, req->len, &fd, fd >= 0, e) ||
+	    await(h, id, answer, e))
+		return -1;
+	why = json_get_str(*answer, "error", NULL);
+	if (!why)
+		return 0;
+	err_set(e, CA_UNAVAILABLE, "the torch host: %s", why);
+	json_free(*answer);
+	return -1;
+}
+
+static void write_spawn(struct str *req, const struct torch_spawn *s,
+			uint64_t id)
+{
+	struct jw w;
+
+	jw_init(&w, req);
+	jw_obj(&w);
+	jw_ku64(&w, "id", id);
+	jw_kstr(&w, "op", "spawn");
+	jw_kstr(&w, "role", s->role);
+	jw_kstr(&w, "device", s->device);
+	jw_kstr(&w, "jail", s->jail);
+	jw_kbool(&w, "may_exec", s->may_exec);
+	jw_ku64(&w, "mem_bytes", s->mem_bytes > 0 ? (uint64_t)s->mem_bytes :
+		0);
+	if (s->cache)
+		jw_kstr(&w, "cache", s->cache);
+	jw_end_obj(&w);
+}
+
+int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
+		struct torch_child *c, struct err *e)
+{
+	struct str req = STR_INIT;
+	struct json *answer = NULL;
+	int fd[2] = { -1, -1 }, one = 1, rc = -1;
+
+	memset(c, 0, sizeof(*c));
+	c->fd = -1;
+	c->id = ++h->next;
+	if (h->fd < 0)
+		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
+	if (make_pair(fd, e))
+		return -1;
+	if (setsockopt(fd[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one))) {
+		err_sys(e, CA_SOFTWARE, "cannot ask for credentials");
+		goto out;
+	}
+	write_spawn(&req, s, c->id);
+	if (ask(h, &req, c->id, fd[1], &answer, e))
+		goto out;
+	c->host_pid = (pid_t)json_get_int(answer, "pid", 0);
+	if (c->host_pid <= 0 || remember(h, c, e))
+		goto out;
+	c->fd = fd[0];
+	rc = 0;
+out:
+	json_free(answer);
+	str_release(&req);
+	close(fd[1]);
+	if (rc)
+		close(fd[0]);
+	return rc;
+}
+
+int torch_prepare(struct torch_host *h, const char *role, struct err *e)
+{
+	struct str req = STR_INIT;
+	struct json *answer = NULL;
+	uint64_t id = ++h->next;
+	int rc;
+
+	if (h->fd < 0)
+		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
+	str_addf(&req, "{\"id\":\"%llu\",\"op\":\"prepare\",\"role\":\"%s\"}",
+		 (unsigned long long)id, role);
+	rc = ask(h, &req, id, -1, &answer, e);
+	if (!rc)
+		json_free(answer);
+	str_release(&req);
+	return rc;
+}
