@@ -7,9 +7,8 @@
 # Prints one line for each; exit 1 when one differs.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-bin=${CA_BIN:-bin}
 
-verify_only="" quick=""
+verify_only= quick=
 while getopts vq o; do
 	case $o in
 	v) verify_only=1 ;;
@@ -20,23 +19,16 @@ done
 shift $((OPTIND - 1))
 device=${1:?cpu or cuda}
 shift
-if [ $# -gt 0 ]; then
-	dirs=("${@/#/fixtures/workdirs/$device/}")
-else
-	dirs=("fixtures/workdirs/$device"/*)
-fi
+[ $# -gt 0 ] || set -- $(ls "fixtures/workdirs/$device")
+dirs=("${@/#/fixtures/workdirs/$device/}")
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-on="--device $device"
-# shellcheck disable=SC2086 # $on is two words, $quick none or one
 if [ "$verify_only" ]; then
-	"$bin/ca-compile" $on "${dirs[@]}" |
-		"$bin/ca-verify" $on --first-timeout 10s >"$out"
+	bin/ca-compile --device "$device" "${dirs[@]}" | bin/ca-verify >"$out"
 else
-	"$bin/ca-compile" $on "${dirs[@]}" |
-		"$bin/ca-verify" $on --first-timeout 10s |
-		"$bin/ca-profile" $on $quick | "$bin/ca-reward" >"$out"
+	bin/ca-compile --device "$device" "${dirs[@]}" | bin/ca-verify |
+		bin/ca-profile $quick | bin/ca-reward >"$out"
 fi
 
 rc=0

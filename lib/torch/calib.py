@@ -15,6 +15,7 @@ class Calib(Child):
         if req.get("threads"):
             set_threads(int(req["threads"]))
         torch.set_grad_enabled(False)
+        self.timer = self.env.cuda().Timer() if self.device.type == "cuda" else None
         self.out_bytes = [int(n) for n in req["result_bytes"]]
         nbytes = int(req["input_bytes"])
         self.inputs = []
@@ -27,15 +28,29 @@ class Calib(Child):
         return self.inputs[which & 1]
 
     def call(self, args, which, idle):
+        if self.timer:
+            return self.on_gpu(args, idle)
         end = time.perf_counter_ns() + idle * 1000
         touched = self.touch(args) if args is not None else 0
         out = [torch.full((n,), touched, dtype=torch.uint8, device=self.device)
                for n in self.out_bytes]
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
         while time.perf_counter_ns() < end:
             pass
         return out
+
+    def on_gpu(self, args, idle):
+        """The same without waiting for the GPU.  Its own work begins with the first
+        thing that the GPU is told, so that C holds what everybody pays before it."""
+        with self.timer:
+            if args is not None:
+                args[:args.numel() // 8 * 8].view(torch.int64).sum()
+            out = [torch.full((n,), 1, dtype=torch.uint8, device=self.device)
+                   for n in self.out_bytes]
+            self.env.cuda().work(idle)
+        return out
+
+    def own_ns(self, host_ns):
+        return self.timer.ns() if self.timer else host_ns
 
     def touch(self, data):
         """Reads every byte once; the result is of no interest."""

@@ -37,11 +37,13 @@
  *   {"op":"load", …}      loads code, constructs, binds state (below)
  *   struct ca_go          one iteration
  *   oracle only: {"op":"state",…} {"op":"inputs",…} {"op":"expect",…}
+ *   {"op":"trace"}        completes the region `trace` (cu/trace.h)
  *   {"op":"quit"}
  *
  * Regions.  worker, eager, compile: in0, in1 (two address sets for inputs),
  * slots (host memory: 2 x CA_SLOTS struct ca_slot, one block per set, scalars
- * of the inputs), params, pool (results).  oracle: inputs, slots, after
+ * of the inputs), params, pool (results), and on CUDA trace (host memory; what
+ * CUPTI saw, see cu/trace.h).  oracle: inputs, slots, after
  * (inputs after forward, when it modified them), params, params_after,
  * expect, desc (host memory, JSON).  calib: in0, in1, pool.
  *

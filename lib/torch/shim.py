@@ -299,11 +299,13 @@ class Child:
         self.env = env
         self.spawn = spawn
         self.role = spawn["role"]
-        self.device = torch.device(spawn.get("device", "cpu"))
+        name = spawn.get("device", "cpu")
+        self.device = torch.device("cpu") if name == "cpu" else env.cuda().select(name)
         self.regions = {}
         self.msg = Message()
         self.pool = None
         self.ops = None
+        self.trace = None
         self.fds = []
         self.phase = PHASE_LOAD
         self.placed = []  # copies of results, alive until the answer
@@ -369,7 +371,9 @@ class Child:
             raise Fail(END_BAD_REQUEST, 0, f"unknown request {op!r} for role {self.role}")
         self.phase = PHASE_LOAD
         try:
-            return method(req) or {}
+            head = method(req) or {}
+            self.settle()
+            return head
         except Fail:
             raise
         except BaseException as exc:
@@ -390,15 +394,29 @@ class Child:
         regions = req["regions"]
         if len(regions) > len(self.fds):
             raise Fail(END_BAD_REQUEST, 0, "fewer descriptors than regions")
-        for i, r in enumerate(regions):
+        # Host memory first: the trace begins before the first use of CUDA.
+        for i, r in sorted(enumerate(regions), key=lambda pair: not pair[1].get("host")):
             name, nbytes = r["name"], r["bytes"]
             if not nbytes:
                 continue
-            if self.device.type == "cpu" or r.get("host"):
+            if name == "trace":
+                self.trace = self.env.cuda().Trace(self.fds[i])
+            elif self.device.type == "cpu" or r.get("host"):
                 self.regions[name] = map_host(self.fds[i], nbytes)
             else:
                 self.regions[name] = self.env.cuda().map(self.fds[i], nbytes, self.device)
         return {}
+
+    def do_trace(self, req):
+        """Completes the trace."""
+        if self.trace:
+            self.trace.flush()
+        return {}
+
+    def settle(self):
+        """What an answer speaks of must be in memory when the judge reads it."""
+        if self.device.type == "cuda" and torch.cuda.is_initialized():
+            failing(END_RAISED, self.phase, torch.cuda.synchronize)
 
     # -- iterations
 
@@ -420,6 +438,8 @@ class Child:
 
     def iteration(self, data):
         _, which, seq, seed, flags, idle = proto.GO.unpack(data)
+        if self.trace:
+            self.trace.mark(seq)
         try:
             if self.pool is None:
                 raise Fail(END_BAD_REQUEST, 0, "an iteration before load, or without a pool")
@@ -446,8 +466,11 @@ class Child:
         canary = self.ops.canary()
         if flags & GO_SYNC and self.device.type == "cuda":
             failing(END_RAISED, PHASE_FORWARD, torch.cuda.synchronize)
-        self.answer(seq=seq, own=own, ops=self.ops.take(), canary=canary, nleaf=nleaf,
-                    structure=structure)
+        self.answer(seq=seq, own=self.own_ns(own), ops=self.ops.take(), canary=canary,
+                    nleaf=nleaf, structure=structure)
+
+    def own_ns(self, host_ns):
+        return host_ns
 
     def results(self, result):
         """Describes results in the message; what is not dense in the pool moves there."""

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA in a child: its one GPU, the judge's memory, its result pool and CUPTI,
+through libca-child.so.  Nothing here runs in the host, which must never touch CUDA."""
+import ctypes
+import os
+
+import torch
+
+from catorch.proto import END_BAD_REQUEST, END_OOM
+from catorch.shim import Fail, Region
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PLACES = ("../libca-child.so", "../../bin/libca-child.so")     # installed, in a checkout
+DEVICE = torch.device("cuda", 0)
+OUT_OF_MEMORY = 2               # CUDA_ERROR_OUT_OF_MEMORY
+
+
+class Library:
+    """libca-child.so; loaded once a child."""
+
+    loaded = None
+
+    def __init__(self):
+        names = [os.environ.get("CA_CHILD_LIB"), *(os.path.join(HERE, p) for p in PLACES)]
+        self.path = next((os.path.realpath(n) for n in names if n and os.path.exists(n)), None)
+        if not self.path:
+            raise Fail(END_BAD_REQUEST, 0, "libca-child.so is not there")
+        lib = ctypes.CDLL(self.path)
+        u64 = ctypes.c_uint64
+        self.bring = lib.ca_child_import
+        self.bring.argtypes = (ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(u64))
+        self.pool_set = lib.ca_pool_set
+        self.pool_set.argtypes = (u64, u64)
+        self.pool_set.restype = None
+        self.trace_start = lib.ca_trace_start
+        self.mark = lib.ca_trace_mark
+        self.mark.argtypes = (u64,)
+        self.mark.restype = None
+        self.flush = lib.ca_trace_flush
+        self.flush.argtypes = ()
+        self.flush.restype = None
+
+
+def library():
+    if Library.loaded is None:
+        Library.loaded = Library()
+    return Library.loaded
+
+
+def select(name):
+    """Makes the judge's "cuda:N" the only GPU of this process, as device 0."""
+    index = int(name.partition(":")[2] or 0)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    listed = [s.strip() for s in seen.split(",")] if seen is not None else None
+    if listed is not None and index >= len(listed):
+        raise Fail(END_BAD_REQUEST, 0, f"no device {name}")
+    os.environ["CUDA_VISIBLE_DEVICES"] = listed[index] if listed is not None else str(index)
+    return DEVICE
+
+
+class Span:
+    """Device memory as torch takes it over without copying."""
+
+    def __init__(self, address, nbytes):
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3,
+        }
+
+
+class Memory:
+    def bytes_at(self, address, n):
+        return torch.as_tensor(Span(address, n), device=DEVICE)
+
+
+def map(fd, nbytes, device):
+    """Device memory of the judge's behind a descriptor."""
+    torch.cuda.init()
+    torch.cuda.current_stream()         # the context exists from here on
+    torch.zeros(1, device=device)
+    address = ctypes.c_uint64()
+    rc = library().bring(0, fd, nbytes, ctypes.byref(address))
+    if rc:
+        raise Fail(END_OOM if rc == OUT_OF_MEMORY else END_BAD_REQUEST, 0,
+                   f"cannot map the judge's memory: CUDA driver error {rc}")
+    return Region(address.value, nbytes, device, Memory())
+
+
+class Pool:
+    """The result pool behind torch's caching allocator."""
+
+    def __init__(self, region):
+        self.start = region.address
+        self.nbytes = region.nbytes
+        lib = library()
+        lib.pool_set(region.address, region.nbytes)
+        self.allocator = torch.cuda.memory.CUDAPluggableAllocator(
+            lib.path, "ca_pool_malloc", "ca_pool_free")
+        self.pool = torch.cuda.MemPool(self.allocator.allocator())
+        self.active = None
+
+    def on(self):
+        if self.active is None:
+            self.active = torch.cuda.use_mem_pool(self.pool)
+            self.active.__enter__()
+
+    def off(self):
+        if self.active is not None:
+            active, self.active = self.active, None
+            active.__exit__(None, None, None)
+
+
+def pool(region):
+    return Pool(region)
+
+
+class Trace:
+    """CUPTI's records into a region of the judge's: evidence, never the clock.  To be
+    started before the first CUDA call of the process."""
+
+    def __init__(self, fd):
+        lib = library()
+        self.on = lib.trace_start(fd) == 0
+        self.mark = lib.mark
+        self.flush = lib.flush
+
+
+class Timer:
+    """What the calibration process works, by the GPU's own clock.  Events cannot be read
+    before the work has ended, so without a synchronisation `ns` is that of the last call."""
+
+    def __init__(self):
+        self.begin = torch.cuda.Event(enable_timing=True)
+        self.end = torch.cuda.Event(enable_timing=True)
+        self.last = 0
+
+    def ns(self):
+        if self.end.query():
+            self.last = int(self.begin.elapsed_time(self.end) * 1e6)
+        return self.last
+
+    def __enter__(self):
+        self.ns()
+        self.begin.record()
+
+    def __exit__(self, *exc):
+        self.end.record()
+        return False
+
+
+def work(idle_us):
+    """Keeps the GPU busy for about so long; how long is measured."""
+    khz = torch.cuda.get_device_properties(0).clock_rate
+    torch.cuda._sleep(int(idle_us * khz / 1000))
