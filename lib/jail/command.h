@@ -45,9 +45,9 @@ struct jail_cmd {
  * Runs o->argv as child_run does (o->env and o->dir must be NULL; they are
  * here), confined; with o->pass on the caller's own stdin, stdout and stderr.
  * What r says is about the command; at level full one that was killed by
- * signal n counts as exited with 128 + n.  All it started is gone when this
- * returns.  Files that it left in `rw` are not to be trusted: open
- * them with O_NOFOLLOW and only if they are regular.
+ * signal n counts as exited with 128 + n, and maxrss_kib is bubblewrap's.
+ * All it started is gone when this returns.  Files that it left in `rw` are
+ * not to be trusted: open them with O_NOFOLLOW and only if they are regular.
  *
  * -1 when the jail could not be made, never for what the command did:
  * CA_UNAVAILABLE when this machine does not offer the level (the message says
