@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU as a device: shared memory is sealed memfds, runners are held by
+ * ptrace, the clock runs from their restart until every thread has stopped,
+ * and reveal and capture happen while they stand still.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/path.h"
+#include "judge/compare.h"
+#include "judge/device.h"
+#include "judge/trace.h"
+
+#define PAGE 4096u
+#define STOP_SECONDS 2.0	/* to bring all threads of a runner to a stop */
+
+struct cpu {
+	struct device dev;
+	int sigfd;
+	sigset_t oldmask;
+	int lease;		/* descriptor of the lock file, -1 */
+};
+
+static struct cpu *cpu_of(struct device *d)
+{
+	return (struct cpu *)d;
+}
+
+static size_t page_up(size_t n)
+{
+	return n ? (n + PAGE - 1) & ~(size_t)(PAGE - 1) : PAGE;
+}
+
+static int cpu_shared(struct device *d, size_t bytes, int host, struct mem *m,
+		      struct err *e)
+{
+	size_t n = page_up(bytes);
+	int fd;
+
+	(void)d;
+	*m = (struct mem)MEM_NONE;
+	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return err_sys(e, CA_UNAVAILABLE, "cannot make shared memory");
+	/* Allocated now: a full machine must fail here, in the plan, and not
+	 * as SIGBUS in the middle of an iteration. */
+	errno = posix_fallocate(fd, 0, (off_t)n);
+	if (errno) {
+		err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes", n);
+		goto fail;
+	}
+	/* Its other holder could shrink it under us otherwise. */
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		err_sys(e, CA_SOFTWARE, "cannot seal shared memory");
+		goto fail;
+	}
+	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (m->p == MAP_FAILED) {
+		err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes", n);
+		goto fail;
+	}
+	m->bytes = n;
+	m->fd = fd;
+	m->host = host;
+	return 0;
+fail:
+	close(fd);
+	*m = (struct mem)MEM_NONE;
+	return -1;
+}
+
+static int cpu_private(struct device *d, size_t bytes, struct mem *m,
+		       struct err *e)
+{
+	size_t n = page_up(bytes);
+
+	(void)d;
+	*m = (struct mem)MEM_NONE;
+	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (m->p == MAP_FAILED) {
+		*m = (struct mem)MEM_NONE;
+		return err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes",
+			       n);
+	}
+	m->bytes = n;
+	return 0;
+}
+
+static void cpu_release(struct device *d, struct mem *m)
+{
+	(void)d;
+	if (m->p)
+		munmap(m->p, m->bytes);
+	if (m->fd >= 0)
+		close(m->fd);
+	*m = (struct mem)MEM_NONE;
+}
+
+static int inside(const struct mem *m, size_t off, size_t n, struct err *e)
+{
+	if (off <= m->bytes && n <= m->bytes - off)
+		return 0;
+	return err_set(e, CA_SOFTWARE, "access outside of memory "
+		       "(%zu + %zu of %zu)", off, n, m->bytes);
+}
+
+static char *at(const struct mem *m, size_t off)
+{
+	return (char *)m->p + off;
+}
+
+static int cpu_copy(struct device *d, struct mem *dst, size_t doff,
+		    const struct mem *src, size_t soff, size_t n,
+		    struct err *e)
+{
+	(void)d;
+	if (!n)
+		return 0;
+	if (inside(dst, doff, n, e) || inside(src, soff, n, e))
+		return -1;
+	memcpy(at(dst, doff), at(src, soff), n);
+	return 0;
+}
+
+static int cpu_download(struct device *d, void *dst, const struct mem *src,
+			size_t off, size_t n, struct err *e)
+{
+	(void)d;
+	if (!n)
+		return 0;
+	if (inside(src, off, n, e))
+		return -1;
+	memcpy(dst, at(src, off), n);
+	return 0;
+}
+
+static int cpu_upload(struct device *d, struct mem *dst, size_t off,
+		      const void *src, size_t n, struct err *e)
+{
+	(void)d;
+	if (!n)
+		return 0;
+	if (inside(dst, off, n, e))
+		return -1;
+	memcpy(at(dst, off), src, n);
+	return 0;
+}
+
+/* A quick generator (xorshift64*): poison has to be unguessable in advance,
+ * which its getrandom seed sees to, and cheap. */
+static void scramble(char *p, size_t n, uint64_t x)
+{
+	x |= 1;
+	for (; n >= 8; p += 8, n -= 8) {
+		uint64_t v;
+
+		x ^= x >> 12;
+		x ^= x << 25;
+		x ^= x >> 27;
+		v = x * 0x2545f4914f6cdd1dull;
+		memcpy(p, &v, 8);
+	}
+	memcpy(p, &x, n);
+}
+
+static int cpu_poison(struct device *d, struct mem *m, size_t off, size_t n,
+		      uint64_t seed, struct err *e)
+{
+	(void)d;
+	if (inside(m, off, n, e))
+		return -1;
+	scramble(at(m, off), n, seed);
+	return 0;
+}
+
+static int cpu_differs(struct device *d, const struct mem *a, size_t aoff,
+		       const struct mem *b, size_t boff, size_t n,
+		       struct err *e)
+{
+	(void)d;
+	if (!n)
+		return 0;
+	if (inside(a, aoff, n, e) || inside(b, boff, n, e))
+		return -1;
+	return memcmp(at(a, aoff), at(b, boff), n) != 0;
+}
+
+static int cpu_attach(struct device *d, struct runner *r, struct err *e)
+{
+	r->trace = trace_seize(r->child.pid, cpu_of(d)->sigfd, e);
+	return r->trace ? 0 : -1;
+}
+
+static void cpu_detach(struct device *d, struct runner *r)
+{
+	(void)d;
+	if (!r->trace)
+		return;
+	trace_kill(r->trace);
+	r->trace = NULL;
+}
+
+/*
+ * Waits for the runner's answer, serving the tracer's duties meanwhile.  The
+ * judge sleeps in poll, so that it takes no core from the runner.
+ */
+static enum torch_wait cpu_answer(struct device *d, struct runner *r,
+				  struct ca_msg *m, int64_t deadline)
+{
+	struct pollfd p[2] = {
+		{ .fd = r->child.fd, .events = POLLIN },
+		{ .fd = cpu_of(d)->sigfd, .events = POLLIN },
+	};
+
+	if (!r->trace)
+		return torch_recv(&r->child, m, deadline);
+	for (;;) {
+		int64_t left = deadline - now_ns();
+		struct timespec ts;
+
+		if (left <= 0)
+			return WAIT_TIMEOUT;
+		ts.tv_sec = left / 1000000000;
+		ts.tv_nsec = left % 1000000000;
+		if (ppoll(p, 2, &ts, NULL) < 0 && errno != EINTR)
+			return WAIT_GONE;
+		if (p[0].revents)
+			return torch_recv(&r->child, m, deadline);
+		if (p[1].revents && trace_serve(r->trace))
+			/* Its last words may still be in the channel. */
+			return torch_recv(&r->child, m, now_ns());
+	}
+}
+
+/* What the runner will find when it wakes. */
+static int reveal(struct runner *r, const struct bracket *b, struct err *e)
+{
+	struct mem *in = &r->in[b->go.set];
+
+	for (unsigned i = 0; i < r->nlast; i++)
+		scramble(at(&r->pool, r->last[i].offset), r->last[i].bytes,
+			 b->poison + i);
+	r->nlast = 0;
+	if (b->input_bytes) {
+		if (inside(in, 0, b->input_bytes, e))
+			return -1;
+		memcpy(in->p, b->inputs->p, b->input_bytes);
+	}
+	if (b->slots)
+		memcpy(at(&r->slots, b->go.set * CA_SLOTS *
+			  sizeof(struct ca_slot)), b->slots,
+		       CA_SLOTS * sizeof(struct ca_slot));
+	if (b->params && b->param_bytes) {
+		if (inside(&r->params, 0, b->param_bytes, e))
+			return -1;
+		memcpy(r->params.p, b->params->p, b->param_bytes);
+	}
+	return 0;
+}
+
+/* Packs the results into private memory. */
+static int capture(struct runner *r, const struct bracket *b,
+		   struct bracket_result *res, struct err *e)
+{
+	struct extent ext[CA_LEAVES];
+	size_t to = 0;
+
+	if (leaves_check(&res->msg, r->pool.bytes, ext)) {
+		res->bad_leaf = 1;
+		return 0;
+	}
+	for (uint32_t i = 0; i < res->msg.nleaf; i++) {
+		res->got[i].offset = to;
+		res->got[i].bytes = ext[i].bytes;
+		if (!ext[i].bytes)
+			continue;
+		r->last[r->nlast++] = ext[i];
+		if (!b->capture)
+			continue;
+		if (ext[i].bytes > b->capture->bytes - to) {
+			/* More than the reference has: a wrong shape, which
+			 * the leaves tell without the bytes. */
+			res->got[i].bytes = 0;
+			continue;
+		}
+		memcpy(at(b->capture, to), at(&r->pool, ext[i].offset),
+		       ext[i].bytes);
+		to += (ext[i].bytes + 63) & ~(uint64_t)63;
+		if (to > b->capture->bytes)
+			to = b->capture->bytes;
+	}
+	(void)e;
+	return 0;
+}
+
+/* Stops the runner for good or says how it went away. */
+static int still(struct runner *r, struct bracket_result *res, int64_t *when)
+{
+	int rc = trace_stop(r->trace, deadline_in(STOP_SECONDS), when);
+
+	if (rc > 0)
+		res->wait = WAIT_GONE;
+	else if (rc < 0)
+		res->wait = WAIT_TIMEOUT;
+	return rc;
+}
+
+static int cpu_bracket(struct device *d, struct runner *r,
+		       const struct bracket *b, struct bracket_result *res,
+		       struct err *e)
+{
+	struct ca_go go = b->go;
+	int64_t t0, t1;
+
+	memset(res, 0, sizeof(*res));
+	res->wait = WAIT_OK;
+	if (still(r, res, &t0))
+		return 0;
+	if (reveal(r, b, e))
+		return -1;
+	go.magic = CA_MAGIC_GO;
+	go.seq = ++r->seq;
+	if (torch_send_go(&r->child, &go, NULL)) {
+		res->wait = WAIT_GONE;
+		return 0;
+	}
+	t0 = now_ns();
+	trace_resume(r->trace);
+	res->wait = cpu_answer(d, r, &res->msg, b->deadline);
+	if (res->wait != WAIT_OK)
+		return 0;
+	if (still(r, res, &t1))
+		return 0;
+	res->ns = t1 - t0;
+	if (res->msg.seq != r->seq) {
+		res->wait = WAIT_GARBAGE;
+		return 0;
+	}
+	return capture(r, b, res, e);
+}
+
+static int cpu_compare(struct device *d, const struct cmp_rule *rule,
+		       const struct view *got, const struct view *ref,
+		       const struct view *fp64, struct cmp_result *r,
+		       struct err *e)
+{
+	(void)d;
+	return compare(rule, got, ref, fp64, r, e);
+}
+
+static int cpu_recover(struct device *d, struct err *e)
+{
+	(void)d;
+	(void)e;
+	return 0;	/* a process that died leaves nothing behind here */
+}
+
+static void cpu_unlease(struct device *d)
+{
+	struct cpu *c = cpu_of(d);
+
+	if (c->lease >= 0)
+		close(c->lease);
+	c->lease = -1;
+}
+
+static int cpu_lease(struct device *d, int exclusive, double seconds,
+		     struct err *e)
+{
+	char path[CA_PATH_MAX + 16];
+	struct cpu *c = cpu_of(d);
+	int64_t end = deadline_in(seconds);
+
+	cpu_unlease(d);
+	if (path_cache(path, "lease", e))
+		return -1;
+	strcat(path, "/cpu");
+	c->lease = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (c->lease < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
+	while (flock(c->lease, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
+		struct timespec ts = { 0, 20000000 };
+
+		if (errno != EWOULDBLOCK && errno != EINTR) {
+			err_sys(e, CA_UNAVAILABLE, "cannot lock '%s'", path);
+			goto fail;
+		}
+		if (now_ns() > end) {
+			err_set(e, CA_UNAVAILABLE, "the CPU's lease was not "
+				"free within %.0f s", seconds);
+			goto fail;
+		}
+		nanosleep(&ts, NULL);
+	}
+	return 0;
+fail:
+	cpu_unlease(d);
+	return -1;
+}
+
+static int cpu_foreign(struct device *d)
+{
+	(void)d;
+	return 0;	/* shared by nature; noise shows in the rounds' spread */
+}
+
+static void cpu_close(struct device *d)
+{
+	struct cpu *c = cpu_of(d);
+
+	cpu_unlease(d);
+	close(c->sigfd);
+	sigprocmask(SIG_SETMASK, &c->oldmask, NULL);
+	free(c);
+}
+
+static const struct device_ops cpu_ops = {
+	.name = "cpu",
+	.close = cpu_close,
+	.shared = cpu_shared,
+	.private_mem = cpu_private,
+	.release = cpu_release,
+	.copy = cpu_copy,
+	.download = cpu_download,
+	.upload = cpu_upload,
+	.poison = cpu_poison,
+	.differs = cpu_differs,
+	.compare = cpu_compare,
+	.attach = cpu_attach,
+	.detach = cpu_detach,
+	.answer = cpu_answer,
+	.bracket = cpu_bracket,
+	.recover = cpu_recover,
+	.lease = cpu_lease,
+	.unlease = cpu_unlease,
+	.foreign = cpu_foreign,
+};
+
+/* "model name" of /proc/cpuinfo. */
+static void cpu_model(char *out, size_t n)
+{
+	char line[256];
+	FILE *f = fopen("/proc/cpuinfo", "re");
+
+	snprintf(out, n, "CPU");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *p = strchr(line, ':');
+
+		if (!starts_with(line, "model name") || !p)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(out, n, "%s", p + 2);
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+struct device *device_cpu_open(struct err *e)
+{
+	struct cpu *c = calloc(1, sizeof(*c));
+	sigset_t chld;
+
+	if (!c) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		return NULL;
+	}
+	c->dev.ops = &cpu_ops;
+	c->dev.granularity = PAGE;
+	c->dev.resolution_us = 20;
+	c->lease = -1;
+	snprintf(c->dev.name, sizeof(c->dev.name), "cpu");
+	cpu_model(c->dev.model, sizeof(c->dev.model));
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &c->oldmask);
+	c->sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (c->sigfd < 0) {
+		err_sys(e, CA_SOFTWARE, "cannot watch children");
+		free(c);
+		return NULL;
+	}
+	return &c->dev;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing a device, and checking what an untrusted process says about its
+ * results.
+ */
+#include "judge/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct device *device_open(const char *name, struct err *e)
+{
+	char *end;
+	long index;
+
+	if (!name)
+		name = device_cuda_count() > 0 ? "cuda" : "cpu";
+	if (!strcmp(name, "cpu"))
+		return device_cpu_open(e);
+	if (!strcmp(name, "cuda"))
+		return device_cuda_open(-1, e);
+	if (strncmp(name, "cuda:", 5) || name[5] < '0' || name[5] > '9') {
+		err_set(e, CA_USAGE, "no such device: '%s' "
+			"(cpu, cuda or cuda:N)", name);
+		return NULL;
+	}
+	index = strtol(name + 5, &end, 10);
+	if (*end || index > 1023) {
+		err_set(e, CA_USAGE, "no such device: '%s'", name);
+		return NULL;
+	}
+	return device_cuda_open((int)index, e);
+}
+
+void device_close(struct device *d)
+{
+	if (d)
+		d->ops->close(d);
+}
+
+static int leaf_check(const struct ca_leaf *l, size_t bytes,
+		      struct extent *ext)
+{
+	uint64_t n = l->dtype < DT_COUNT ? dtype_size(l->dtype) : 0;
+
+	ext->offset = 0;
+	ext->bytes = 0;
+	if (l->kind < LEAF_TENSOR || l->kind > LEAF_STR)
+		return -1;
+	if (l->kind != LEAF_TENSOR)
+		return 0;
+	if (!n || l->ndim > CA_NDIM)
+		return -1;
+	for (uint32_t i = 0; i < l->ndim; i++) {
+		if (l->shape[i] < 0)
+			return -1;
+		if (__builtin_mul_overflow(n, (uint64_t)l->shape[i], &n))
+			return -1;
+	}
+	if (n > bytes || l->offset > bytes - n)
+		return -1;
+	ext->offset = l->offset;
+	ext->bytes = n;
+	return 0;
+}
+
+int leaves_check(const struct ca_msg *m, size_t bytes,
+		 struct extent ext[CA_LEAVES])
+{
+	if (m->nleaf > CA_LEAVES)
+		return -1;
+	for (uint32_t i = 0; i < m->nleaf; i++)
+		if (leaf_check(&m->leaf[i], bytes, &ext[i]))
+			return -1;
+	return 0;
+}

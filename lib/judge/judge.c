@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening the judge, and what of an earlier verdict it believes.
+ */
+#include "judge/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "jail/jail.h"
+#include "judge/session.h"
+
+void judge_defaults(struct judge_opts *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->load_s = 30;
+	o->first_s = 60;
+	o->call_s = 10;
+	o->task_s = 60;
+	o->lease_s = 600;
+	o->inputs = 5;
+	o->mode = "default";
+	o->max_rounds = 24;
+}
+
+/* The level at which forked processes are confined here. */
+static const char *jail_for(const struct judge_opts *o, struct err *e)
+{
+	struct jail_caps caps;
+
+	if (o->no_jail)
+		return "none";
+	if (jail_probe(&caps, e))
+		return NULL;
+	if (caps.self >= JAIL_UID)
+		return jail_level_name(caps.self);
+	err_set(e, CA_UNAVAILABLE, "cannot confine candidates here: %s "
+		"(--no-jail runs them unconfined)", caps.why);
+	return NULL;
+}
+
+struct judge *judge_open(const struct judge_opts *o, struct err *e)
+{
+	struct judge *j = calloc(1, sizeof(*j));
+
+	if (!j) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		return NULL;
+	}
+	j->o = *o;
+	if (o->seeded)
+		rng_seeded(&j->rng, o->seed);
+	else
+		rng_fresh(&j->rng);
+	j->jail = jail_for(o, e);
+	if (!j->jail || mac_key_load(&j->key, o->trust_key, e))
+		goto fail;
+	j->dev = device_open(o->device, e);
+	if (!j->dev)
+		goto fail;
+	return j;
+fail:
+	judge_close(j);
+	return NULL;
+}
+
+void judge_close(struct judge *j)
+{
+	if (!j)
+		return;
+	if (j->host)
+		torch_close(j->host);
+	if (j->dev)
+		device_close(j->dev);
+	free(j);
+}
+
+const char *judge_kind(const struct judge *j)
+{
+	return j->dev->ops->name;
+}
+
+enum status judge_status(const struct rec *r, const char *field)
+{
+	struct json *root;
+	const char *text;
+	enum status s = ST_NONE;
+	size_t len;
+
+	text = rec_text(r, field, &len);
+	if (!text)
+		return ST_NONE;
+	root = json_parse(text, len, JSON_MAX_LINE, NULL, NULL);
+	if (root)
+		s = status_parse(json_get_str(root, "status", NULL));
+	json_free(root);
+	return s;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Asking the reference: inputs, state and expected values for the judge's
+ * seeds.  The oracle shares memory with the judge alone.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "judge/session.h"
+
+#define DESC_BYTES ((size_t)8 << 20)
+#define ALIGN(n) (((n) + 63) & ~(size_t)63)
+
+int memfd_of(const void *p, size_t len, struct err *e)
+{
+	int fd = memfd_create("cuda-agent-text", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, CA_UNAVAILABLE, "cannot make a memfd");
+	if (write_full(fd, p, len, e)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Sends one request and waits; the judge's own trouble is a fault, the
+ * task's is invalid_reference. */
+static int ask(struct judge *j, struct oracle *o, struct str *req,
+	       const int *fds, size_t nfds, struct ca_msg *m, struct fail *f)
+{
+	struct err e = ERR_INIT;
+	enum torch_wait w = WAIT_GONE;
+
+	if (req->failed)
+		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
+	if (!torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
+		w = torch_recv(&o->c, m, deadline_in(j->o.task_s));
+	if (w == WAIT_OK) {
+		o->served++;
+		return 0;
+	}
+	if (w == WAIT_TIMEOUT)
+		return fail_set(f, ST_INVALID_REFERENCE, 0, "the reference "
+				"did not answer within %g s", j->o.task_s);
+	fail_set(f, ST_INVALID_REFERENCE, 0,
+		 "the reference's process ended%s", e.msg[0] ? ": " : "");
+	/* A task that kills its own process does so again; the caller judges
+	 * once more and then knows. */
+	f->fault = 1;
+	return -1;
+}
+
+static int refused(const struct ca_msg *m, struct fail *f)
+{
+	char text[CA_TEXT];
+
+	if (m->end == END_OK)
+		return 0;
+	memcpy(text, m->text, sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	fail_set(f, m->end == END_JAIL || m->end == END_BAD_REQUEST ?
+		 ST_INFRA_ERROR : ST_INVALID_REFERENCE, m->phase, "%s", text);
+	f->fault = f->status == ST_INFRA_ERROR;
+	return -1;
+}
+
+static int request(struct judge *j, struct oracle *o, struct str *req,
+		   struct ca_msg *m, struct fail *f)
+{
+	if (ask(j, o, req, NULL, 0, m, f))
+		return -1;
+	return refused(m, f);
+}
+
+/* {"op":"map"} with the given regions. */
+static int map(struct judge *j, struct oracle *o, const char *const *names,
+	       struct mem *const *mems, size_t n, struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct ca_msg m;
+	struct jw w;
+	int fds[8], rc;
+
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "map");
+	jw_key(&w, "regions");
+	jw_arr(&w);
+	for (size_t i = 0; i < n; i++) {
+		jw_obj(&w);
+		jw_kstr(&w, "name", names[i]);
+		jw_kint(&w, "bytes", (int64_t)mems[i]->bytes);
+		jw_kbool(&w, "host", mems[i]->host);
+		jw_end_obj(&w);
+		fds[i] = mems[i]->fd;
+	}
+	jw_end_arr(&w);
+	jw_end_obj(&w);
+	rc = ask(j, o, &req, fds, n, &m, f) || refused(&m, f) ? -1 : 0;
+	str_release(&req);
+	return rc;
+}
+
+static int shared(struct judge *j, size_t bytes, int host, struct mem *m,
+		  struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (!j->dev->ops->shared(j->dev, bytes, host, m, &e))
+		return 0;
+	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
+/* Reads the JSON that the oracle wrote to `desc`. */
+static struct json *read_desc(struct oracle *o, const struct ca_msg *m,
+			      struct fail *f)
+{
+	struct err e = ERR_INIT;
+	struct json *root = NULL;
+
+	if (m->desc_len && m->desc_len <= o->desc.bytes)
+		root = json_parse(o->desc.p, m->desc_len, DESC_BYTES, NULL,
+				  &e);
+	if (!root) {
+		fail_set(f, ST_INFRA_ERROR, 0, "the reference's description "
+			 "cannot be read: %s", e.msg);
+		f->fault = 1;
+	}
+	return root;
+}
+
+/* The end of the furthest of a list of {offset, bytes}; -1 if one is absurd. */
+static int64_t span(const struct json *list)
+{
+	int64_t end = 0;
+
+	for (const struct json *s = json_first(list); s; s = json_next(s)) {
+		int64_t off = json_get_int(s, "offset", -1);
+		int64_t n = json_get_int(s, "bytes", -1);
+
+		if (off < 0 || n < 0 || off > INT64_MAX / 2 ||
+		    n > INT64_MAX / 2)
+			return -1;
+		if (off + n > end)
+			end = off + n;
+	}
+	return end;
+}
+
+static int load(struct judge *j, struct oracle *o, const char *code,
+		size_t len, struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+	struct ca_msg m;
+	struct jw w;
+	int fd = memfd_of(code, len, &e), rc = -1;
+
+	if (fd < 0)
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "load");
+	jw_kint(&w, "code", 0);
+	jw_ku64(&w, "seed", rng_u64(&j->rng));
+	jw_kint(&w, "threads", sysconf(_SC_NPROCESSORS_ONLN));
+	jw_end_obj(&w);
+	if (!ask(j, o, &req, &fd, 1, &m, f) && !refused(&m, f)) {
+		o->spec = read_desc(o, &m, f);
+		rc = o->spec ? 0 : -1;
+	}
+	close(fd);
+	str_release(&req);
+	return rc;
+}
+
+/* Memory for inputs and state, by the sizes that load told. */
+static int allocate(struct judge *j, struct oracle *o, struct fail *f)
+{
+	static const char *const names[] = { "inputs", "slots", "after",
+					     "params", "params_after" };
+	struct mem *const mems[] = { &o->inputs, &o->slots, &o->after,
+				     &o->params, &o->params_after };
+	int64_t in = span(json_path(o->spec, "inputs.storages"));
+	int64_t st = span(json_get(o->spec, "state"));
+
+	if (in < 0 || st < 0)
+		return fail_set(f, ST_INFRA_ERROR, 0, "the reference's "
+				"description makes no sense");
+	o->input_bytes = (size_t)in;
+	o->param_bytes = (size_t)st;
+	if (shared(j, o->input_bytes, 0, &o->inputs, f) ||
+	    shared(j, CA_SLOTS * sizeof(struct ca_slot), 1, &o->slots, f) ||
+	    shared(j, o->input_bytes, 0, &o->after, f) ||
+	    shared(j, o->param_bytes, 0, &o->params, f) ||
+	    shared(j, o->param_bytes, 0, &o->params_after, f))
+		return -1;
+	return map(j, o, names, mems, 5, f);
+}
+
+static int expect_request(struct judge *j, struct oracle *o, uint64_t seed,
+			  const char *precision, struct ca_msg *m,
+			  struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "expect");
+	jw_ku64(&w, "forward_seed", seed);
+	jw_kstr(&w, "precision", precision);
+	jw_end_obj(&w);
+	rc = ask(j, o, &req, NULL, 0, m, f);
+	str_release(&req);
+	return rc;
+}
+
+/* What the packed leaves of an answer take; 0 and a failure for nonsense. */
+static int leaves_bytes(const struct ca_msg *m, size_t *out)
+{
+	struct extent ext[CA_LEAVES];
+	struct ca_msg copy = *m;
+	size_t n = 0;
+
+	if (copy.nleaf > CA_LEAVES)
+		return -1;
+	for (uint32_t i = 0; i < copy.nleaf; i++)
+		copy.leaf[i].offset = 0;
+	if (leaves_check(&copy, SIZE_MAX / 4, ext))
+		return -1;
+	for (uint32_t i = 0; i < copy.nleaf; i++)
+		n += ALIGN(ext[i].bytes);
+	*out = n;
+	return 0;
+}
+
+/* Gives the oracle an `expect` region as large as the answer asks for. */
+static int grow_expect(struct judge *j, struct oracle *o,
+		       const struct ca_msg *m, size_t times, struct fail *f)
+{
+	static const char *const name[] = { "expect" };
+	struct mem *const mem[] = { &o->expect };
+	size_t n;
+
+	if (leaves_bytes(m, &n))
+		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
+				"the reference's results make no sense");
+	if (n > SIZE_MAX / 4 / times)
+		return fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT,
+				"the reference's results are too large");
+	j->dev->ops->release(j->dev, &o->expect);
+	if (shared(j, n * times, 0, &o->expect, f))
+		return -1;
+	return map(j, o, name, mem, 1, f);
+}
+
+int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
+		  const char *precision, struct ca_msg *m, struct fail *f)
+{
+	int native = !strcmp(precision, "native");
+
+	if (expect_request(j, o, seed, precision, m, f))
+		return -1;
+	if (m->end == END_POOL) {
+		if (grow_expect(j, o, m, 1, f) ||
+		    expect_request(j, o, seed, precision, m, f))
+			return -1;
+	}
+	if (!native && m->end != END_OK)
+		return 1;
+	if (refused(m, f))
+		return -1;
+	if (leaves_check(m, o->expect.bytes,
+			 (struct extent[CA_LEAVES]){ { 0, 0 } }))
+		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
+				"the reference's results make no sense");
+	return 0;
+}
+
+int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
+		 int perturb, struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct ca_msg m;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "state");
+	jw_ku64(&w, "seed", seed);
+	jw_kbool(&w, "perturb", perturb);
+	jw_end_obj(&w);
+	rc = request(j, o, &req, &m, f);
+	str_release(&req);
+	return rc;
+}
+
+int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
+		  const char *family, double factor, struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct ca_msg m;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "inputs");
+	jw_ku64(&w, "seed", seed);
+	jw_kstr(&w, "family", family);
+	jw_knum(&w, "factor", factor);
+	jw_kbool(&w, "export", 1);
+	jw_end_obj(&w);
+	rc = request(j, o, &req, &m, f);
+	str_release(&req);
+	return rc;
+}
+
+static int begin(struct judge *j, struct oracle *o, struct fail *f)
+{
+	static const char *const name[] = { "desc" };
+	struct mem *const mem[] = { &o->desc };
+	struct torch_spawn s = { .role = "oracle", .device = j->dev->name,
+				 .jail = j->jail };
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+	struct ca_msg m;
+	int rc;
+
+	if (host_ready(j, f))
+		return -1;
+	if (torch_spawn(j->host, &s, &o->c, &e)) {
+		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+		f->fault = 1;
+		return -1;
+	}
+	str_adds(&req, "{\"op\":\"jail\"}");
+	rc = request(j, o, &req, &m, f);
+	str_release(&req);
+	if (rc || shared(j, DESC_BYTES, 1, &o->desc, f))
+		return -1;
+	return map(j, o, name, mem, 1, f);
+}
+
+int oracle_start(struct judge *j, struct oracle *o, const char *code,
+		 size_t len, struct fail *f)
+{
+	struct ca_msg m;
+
+	memset(o, 0, sizeof(*o));
+	o->c.fd = -1;
+	o->desc = o->slots = o->inputs = o->after = (struct mem)MEM_NONE;
+	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
+	if (begin(j, o, f) || load(j, o, code, len, f) ||
+	    allocate(j, o, f) ||
+	    oracle_inputs(j, o, rng_u64(&j->rng), "plain", 1, f) ||
+	    oracle_expect(j, o, rng_u64(&j->rng), "native", &m, f))
+		return -1;
+	o->first = m;
+	if (leaves_bytes(&m, &o->expect_bytes))
+		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
+				"the reference's results make no sense");
+	return 0;
+}
+
+void oracle_stop(struct judge *j, struct oracle *o)
+{
+	struct mem *const all[] = { &o->desc, &o->slots, &o->inputs,
+				    &o->after, &o->params, &o->params_after,
+				    &o->expect };
+
+	if (o->c.fd >= 0)
+		torch_kill(j->host, &o->c, NULL);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		j->dev->ops->release(j->dev, all[i]);
+	json_free(o->spec);
+	o->spec = NULL;
+}

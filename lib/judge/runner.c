@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Candidates and baselines: one confined process each, the same shim, the
+ * same memory, the same loop.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "judge/session.h"
+
+#define POOL_FLOOR ((size_t)64 << 20)
+
+int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
+	     ...)
+{
+	va_list ap;
+
+	f->status = s;
+	f->phase = phase;
+	f->fault = s == ST_INFRA_ERROR;
+	va_start(ap, fmt);
+	vsnprintf(f->text, sizeof(f->text), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+const char *phase_name(uint32_t phase)
+{
+	static const char *const name[] = {
+		"", "load", "construct", "state", "inputs", "forward",
+		"result",
+	};
+
+	return phase < sizeof(name) / sizeof(name[0]) ? name[phase] : "";
+}
+
+int host_ready(struct judge *j, struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (j->host)
+		return 0;
+	j->host = torch_open(120, &e);
+	if (!j->host)
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	j->torches++;
+	return 0;
+}
+
+int host_alive(struct judge *j)
+{
+	return j->host && !torch_pump(j->host, NULL) &&
+	       torch_fd(j->host) >= 0;
+}
+
+/* A status for the way in which a child says that a request ended. */
+static enum status status_of_end(uint32_t end)
+{
+	switch (end) {
+	case END_OK:
+		return ST_OK;
+	case END_PARAM_MISMATCH:
+		return ST_PARAM_MISMATCH;
+	case END_OOM:
+	case END_POOL:
+		return ST_OOM;
+	case END_UNSUPPORTED:
+		return ST_WRONG_SHAPE;
+	case END_SYNTAX:
+	case END_NO_CLASS:
+	case END_CONSTRUCT:
+	case END_RAISED:
+		return ST_CRASHED;
+	case END_JAIL:
+	case END_BAD_REQUEST:
+		return ST_INFRA_ERROR;
+	default:
+		return ST_TAMPERED;
+	}
+}
+
+/* The runner's process ended by itself: find out how, and whose fault. */
+static int ended(struct judge *j, struct runner *r, uint32_t phase,
+		 struct fail *f)
+{
+	struct err e = ERR_INIT;
+	int st;
+
+	if (!host_alive(j)) {
+		fail_set(f, ST_CRASHED, phase, "the torch host ended while "
+			 "the candidate ran");
+		f->fault = 1;
+		return -1;
+	}
+	j->dev->ops->detach(j->dev, r);
+	if (torch_kill(j->host, &r->child, &e)) {
+		fail_set(f, ST_CRASHED, phase, "%s", e.msg);
+		f->fault = 1;
+		return -1;
+	}
+	st = r->child.status;
+	if (WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL) {
+		/* Nobody of ours kills without saying so: the kernel, short of
+		 * memory, or a person.  Judged again; a second one counts. */
+		fail_set(f, ST_KILLED, phase, "killed (signal 9)");
+		f->fault = 1;
+		return -1;
+	}
+	if (WIFSIGNALED(st))
+		return fail_set(f, ST_CRASHED, phase, "signal %d (%s)",
+				WTERMSIG(st), strsignal(WTERMSIG(st)));
+	return fail_set(f, ST_CRASHED, phase, "the process exited with "
+			"status %d", WIFEXITED(st) ? WEXITSTATUS(st) : -1);
+}
+
+/* Turns what the device says of an answer into a failure, if it is one. */
+static int settle(struct judge *j, struct runner *r, enum torch_wait w,
+		  const struct ca_msg *m, uint32_t phase, double limit,
+		  struct fail *f)
+{
+	char text[CA_TEXT];
+
+	switch (w) {
+	case WAIT_TIMEOUT:
+		return fail_set(f, ST_TIMEOUT, phase,
+				"no answer within %g s", limit);
+	case WAIT_GARBAGE:
+		return fail_set(f, ST_TAMPERED, phase,
+				"the answer is not the shim's");
+	case WAIT_GONE:
+		return ended(j, r, phase, f);
+	case WAIT_OK:
+		break;
+	}
+	if (m->end == END_OK)
+		return 0;
+	memcpy(text, m->text, sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	return fail_set(f, status_of_end(m->end),
+			m->phase <= PHASE_RESULT && m->phase ? m->phase :
+			phase, "%s", text);
+}
+
+static int request(struct judge *j, struct runner *r, const struct str *req,
+		   const int *fds, size_t nfds, uint32_t phase, double limit,
+		   struct fail *f)
+{
+	struct err e = ERR_INIT;
+	enum torch_wait w = WAIT_GONE;
+	struct ca_msg m;
+
+	if (req->failed)
+		return fail_set(f, ST_INFRA_ERROR, phase, "out of memory");
+	if (!torch_send(&r->child, req->buf, req->len, fds, nfds, &e))
+		w = j->dev->ops->answer(j->dev, r, &m, deadline_in(limit));
+	return settle(j, r, w, &m, phase, limit, f);
+}
+
+static size_t pool_bytes(const struct oracle *o)
+{
+	size_t want = 2 * o->input_bytes + 6 * o->expect_bytes +
+		      o->param_bytes;
+
+	return want > POOL_FLOOR ? want : POOL_FLOOR;
+}
+
+/* All the memory a runner will need, before it starts. */
+static int allocate(struct judge *j, const struct oracle *o,
+		    struct runner *r, struct fail *f)
+{
+	const struct {
+		struct mem *m;
+		size_t bytes;
+		int host;
+	} want[] = {
+		{ &r->in[0], o->input_bytes, 0 },
+		{ &r->in[1], o->input_bytes, 0 },
+		{ &r->slots, 2 * CA_SLOTS * sizeof(struct ca_slot), 1 },
+		{ &r->params, o->param_bytes, 0 },
+		{ &r->pool, pool_bytes(o), 0 },
+	};
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		if (j->dev->ops->shared(j->dev, want[i].bytes, want[i].host,
+					want[i].m, &e))
+			return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	if (j->dev->ops->poison(j->dev, &r->pool, 0, r->pool.bytes,
+				rng_u64(&j->rng), &e) ||
+	    j->dev->ops->copy(j->dev, &r->params, 0, &o->params, 0,
+			      o->param_bytes, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	return 0;
+}
+
+static int map(struct judge *j, struct runner *r, struct fail *f)
+{
+	const struct {
+		const char *name;
+		const struct mem *m;
+	} all[] = {
+		{ "in0", &r->in[0] }, { "in1", &r->in[1] },
+		{ "slots", &r->slots }, { "params", &r->params },
+		{ "pool", &r->pool },
+	};
+	struct str req = STR_INIT;
+	struct jw w;
+	int fds[5], rc;
+
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "map");
+	jw_key(&w, "regions");
+	jw_arr(&w);
+	for (size_t i = 0; i < 5; i++) {
+		jw_obj(&w);
+		jw_kstr(&w, "name", all[i].name);
+		jw_kint(&w, "bytes", (int64_t)all[i].m->bytes);
+		jw_kbool(&w, "host", all[i].m->host);
+		jw_end_obj(&w);
+		fds[i] = all[i].m->fd;
+	}
+	jw_end_arr(&w);
+	jw_end_obj(&w);
+	rc = request(j, r, &req, fds, 5, 0, j->o.load_s, f);
+	str_release(&req);
+	return rc;
+}
+
+/* The JSON that binds a program to memory. */
+static int spec_fd(const struct oracle *o, const struct program *p,
+		   struct err *e)
+{
+	static const char *const parts[] = { "init", "state", "inputs" };
+	struct str s = STR_INIT;
+	struct jw w;
+	int fd = -1;
+
+	jw_init(&w, &s);
+	jw_obj(&w);
+	for (size_t i = 0; i < 3; i++) {
+		jw_key(&w, parts[i]);
+		jw_node(&w, json_get(o->spec, parts[i]));
+	}
+	jw_key(&w, "launchers");
+	if (p->launchers)
+		jw_raw(&w, p->launchers, strlen(p->launchers));
+	else
+		jw_null(&w);
+	jw_end_obj(&w);
+	if (s.failed)
+		err_set(e, CA_SOFTWARE, "out of memory");
+	else
+		fd = memfd_of(s.buf, s.len, e);
+	str_release(&s);
+	return fd;
+}
+
+static int load(struct judge *j, const struct oracle *o, struct runner *r,
+		const struct program *p, struct fail *f)
+{
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+	struct jw w;
+	int fds[3] = { -1, -1, -1 }, n = 2, rc = -1;
+
+	fds[0] = memfd_of(p->code, p->codelen, &e);
+	fds[1] = spec_fd(o, p, &e);
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "load");
+	jw_kint(&w, "code", 0);
+	jw_kint(&w, "spec", 1);
+	if (p->object) {
+		fds[2] = open(p->object, O_RDONLY | O_CLOEXEC);
+		if (fds[2] < 0)
+			err_sys(&e, CA_UNAVAILABLE, "cannot open '%s'",
+				p->object);
+		jw_kint(&w, "object", 2);
+		jw_kstr(&w, "form", p->form);
+		n = 3;
+	}
+	if (p->mode)
+		jw_kstr(&w, "mode", p->mode);
+	jw_kint(&w, "threads", sysconf(_SC_NPROCESSORS_ONLN));
+	jw_end_obj(&w);
+	if (fds[0] < 0 || fds[1] < 0 || (p->object && fds[2] < 0))
+		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	else
+		rc = request(j, r, &req, fds, (size_t)n, PHASE_LOAD,
+			     j->o.load_s, f);
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	str_release(&req);
+	return rc;
+}
+
+static void runner_clear(struct runner *r, const char *role)
+{
+	memset(r, 0, sizeof(*r));
+	r->child.fd = -1;
+	r->role = role;
+	r->in[0] = r->in[1] = r->slots = (struct mem)MEM_NONE;
+	r->params = r->pool = (struct mem)MEM_NONE;
+}
+
+/* Up to the point where foreign code would be loaded. */
+static int begin(struct judge *j, const struct oracle *o, struct runner *r,
+		 struct fail *f)
+{
+	struct torch_spawn s = { .role = r->role, .device = j->dev->name,
+				 .jail = j->jail,
+				 .may_exec = !strcmp(r->role, "compile") };
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+	int rc;
+
+	if (host_ready(j, f) || allocate(j, o, r, f))
+		return -1;
+	if (torch_spawn(j->host, &s, &r->child, &e)) {
+		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+		return -1;
+	}
+	str_adds(&req, "{\"op\":\"jail\"}");
+	rc = request(j, r, &req, NULL, 0, 0, j->o.load_s, f);
+	str_release(&req);
+	if (rc)
+		return -1;
+	if (j->dev->ops->attach(j->dev, r, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	return map(j, r, f);
+}
+
+int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
+		 const struct program *p, struct fail *f)
+{
+	runner_clear(r, p->role);
+	if (begin(j, o, r, f))
+		return -1;
+	return load(j, o, r, p, f);
+}
+
+int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
+		struct fail *f)
+{
+	struct extent ext[CA_LEAVES];
+	struct str req = STR_INIT;
+	struct jw w;
+	int rc;
+
+	runner_clear(r, "calib");
+	if (begin(j, o, r, f))
+		return -1;
+	leaves_check(&o->first, o->expect.bytes, ext);
+	jw_init(&w, &req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "load");
+	jw_kint(&w, "input_bytes", (int64_t)o->input_bytes);
+	jw_key(&w, "result_bytes");
+	jw_arr(&w);
+	for (uint32_t i = 0; i < o->first.nleaf; i++)
+		if (ext[i].bytes)
+			jw_int(&w, (int64_t)ext[i].bytes);
+	jw_end_arr(&w);
+	jw_end_obj(&w);
+	rc = request(j, r, &req, NULL, 0, PHASE_LOAD, j->o.load_s, f);
+	str_release(&req);
+	return rc;
+}
+
+void runner_stop(struct judge *j, struct runner *r)
+{
+	struct mem *const all[] = { &r->in[0], &r->in[1], &r->slots,
+				    &r->params, &r->pool };
+
+	j->dev->ops->detach(j->dev, r);
+	if (r->child.fd >= 0)
+		torch_kill(j->host, &r->child, NULL);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		j->dev->ops->release(j->dev, all[i]);
+}
+
+int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
+	      struct bracket_result *res, struct fail *f)
+{
+	double limit = b->go.flags & GO_FIRST ? j->o.first_s : j->o.call_s;
+	struct bracket with = *b;
+	struct err e = ERR_INIT;
+
+	with.deadline = deadline_in(limit);
+	if (j->dev->ops->bracket(j->dev, r, &with, res, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	if (settle(j, r, res->wait, &res->msg, PHASE_FORWARD, limit, f))
+		return -1;
+	if (res->bad_leaf)
+		return fail_set(f, ST_TAMPERED, PHASE_RESULT,
+				"a result lies outside the judge's pool");
+	if (res->late)
+		return fail_set(f, ST_TAMPERED, PHASE_FORWARD, "work went on "
+				"after the candidate said that it was done");
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the judge: the processes of one candidate and how they fail.  Not
+ * for other modules.
+ */
+#ifndef CA_JUDGE_SESSION_H
+#define CA_JUDGE_SESSION_H
+
+#include "base/rand.h"
+#include "base/str.h"
+#include "judge/device.h"
+#include "judge/judge.h"
+
+struct judge {
+	struct judge_opts o;
+	struct device *dev;
+	struct torch_host *host;	/* NULL until needed, or after it died */
+	struct mac_key key;
+	struct rng rng;
+	const char *jail;		/* "full", "uid", "none" */
+	uint64_t torches;		/* hosts started, for messages */
+};
+
+/* How something ended that was asked of a child. */
+struct fail {
+	enum status status;	/* ST_OK: it did not fail */
+	uint32_t phase;		/* enum ca_phase, 0 unknown */
+	int fault;		/* nobody's answer can be trusted: the host or
+				 * the oracle died, the device broke; judge
+				 * again */
+	char text[CA_TEXT + 256];	/* for people */
+};
+
+int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
+	     ...) CA_PRINTF(4, 5);
+const char *phase_name(uint32_t phase);		/* "load", …; "" for 0 */
+
+/* Starts the host when there is none.  -1: `f` is a fault. */
+int host_ready(struct judge *j, struct fail *f);
+/* Whether the host still lives; reads what it has to say. */
+int host_alive(struct judge *j);
+
+/* The reference's process. */
+struct oracle {
+	struct torch_child c;
+	struct mem desc, slots;		/* host memory */
+	struct mem inputs, after, params, params_after, expect;
+	struct json *spec;		/* what load answered */
+	size_t input_bytes, param_bytes;
+	size_t expect_bytes;		/* packed, 64-byte aligned leaves */
+	struct ca_msg first;		/* leaves of the first forward */
+	uint64_t served;		/* requests answered */
+};
+
+/*
+ * Each returns 0, or -1 with `f`: invalid_reference when the task is at
+ * fault (it raises, hangs, is too large), or a fault.
+ * oracle_start loads the task, runs it once and has memory for all that
+ * follows; code is model.py.
+ */
+int oracle_start(struct judge *j, struct oracle *o, const char *code,
+		 size_t len, struct fail *f);
+void oracle_stop(struct judge *j, struct oracle *o);
+/* A fresh state; perturbed unless the rules leave it alone. */
+int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
+		 int perturb, struct fail *f);
+int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
+		  const char *family, double factor, struct fail *f);
+/* precision: "native", "fp64", "loose".  1 when that precision cannot be had
+ * (not for native). */
+int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
+		  const char *precision, struct ca_msg *m, struct fail *f);
+
+/* What a runner runs. */
+struct program {
+	const char *role;	/* "worker", "eager", "compile" */
+	const char *code;	/* model_new.py or model.py */
+	size_t codelen;
+	const char *object;	/* path of the shared object; NULL: none */
+	const char *form;	/* "light", … with an object */
+	const char *launchers;	/* JSON array */
+	const char *mode;	/* compile */
+};
+
+/*
+ * Starts a runner: forks, jails, is taken hold of, gets its memory, loads
+ * and binds its state (a copy of the oracle's).  0, or -1 with `f` (a status
+ * of the candidate's, or a fault).  runner_stop is due in either case.
+ */
+int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
+		 const struct program *p, struct fail *f);
+void runner_stop(struct judge *j, struct runner *r);
+
+/* The calibration process: same memory, no code. */
+int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
+		struct fail *f);
+
+/* One iteration; `res` is valid with 0. */
+int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
+	      struct bracket_result *res, struct fail *f);
+
+/* A descriptor of a memfd that holds these bytes, or -1. */
+int memfd_of(const void *p, size_t len, struct err *e);
+
+#endif
