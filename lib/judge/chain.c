@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a record to what is judged.
+ */
+#include "judge/chain.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "jail/jail.h"
+
+const char *const chain_uses_build[] = { "build", NULL };
+const char *const chain_uses_verify[] = { "build", "verify", NULL };
+
+struct json *chain_field(const struct rec *r, const char *name)
+{
+	size_t len;
+	const char *text = rec_text(r, name, &len);
+
+	return text ? json_parse(text, len, JSON_MAX_LINE, NULL, NULL) : NULL;
+}
+
+int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
+		  struct err *e)
+{
+	const struct json *task = rec_get(r, "task");
+	const struct json *files = rec_get(r, "files");
+
+	memset(s, 0, sizeof(*s));
+	s->program.role = "worker";
+	s->rules = j->o.rules ? j->o.rules :
+		   json_str(rec_get(r, "rules"), "paper");
+	s->task = json_get_str(task, "code", NULL);
+	if (!s->task)
+		return err_set(e, CA_DATAERR, "the candidate's task has no "
+			       "code");
+	s->tasklen = strlen(s->task);
+	task_id(s->task, s->tasklen, s->task_id);
+	if (json_type(files) != JSON_OBJECT)
+		return err_set(e, CA_DATAERR, "the candidate has no files");
+	if (strcmp(s->rules, "paper"))
+		return err_set(e, CA_DATAERR, "rules '%s' are not known to "
+			       "this version (paper)", s->rules);
+	s->program.code = json_get_str(files, "model_new.py", "");
+	s->program.codelen = strlen(s->program.code);
+	return 0;
+}
+
+void chain_release(struct subject *s)
+{
+	str_release(&s->launchers);
+	json_free(s->build);
+	s->build = NULL;
+}
+
+/* Completes the program by what the build says. */
+static int complete(struct judge *j, const struct rec *r, struct subject *s,
+		    const struct build_opts *o, struct err *e)
+{
+	const struct json *l = json_get(s->build, "launchers");
+	struct jw w;
+
+	if (build_object_path(r, o, s->object, e))
+		return -1;
+	(void)j;
+	s->program.object = s->object;
+	s->program.form = json_get_str(s->build, "form", "light");
+	if (json_type(l) != JSON_ARRAY)
+		return 0;
+	jw_init(&w, &s->launchers);
+	jw_node(&w, l);
+	if (s->launchers.failed)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	s->program.launchers = s->launchers.buf;
+	return 0;
+}
+
+enum status chain_build(struct judge *j, struct rec *r, struct subject *s,
+			struct err *e)
+{
+	struct build_opts o = { .device = j->dev->name,
+				.no_jail = j->o.no_jail,
+				.no_prov = j->o.no_prov };
+	enum status st;
+
+	if (build_candidate(r, &o, &j->key, e))
+		return ST_NONE;
+	st = build_status(r);
+	if (st != ST_OK)
+		return st;
+	chain_release(s);
+	s->build = chain_field(r, "build");
+	if (!s->build || complete(j, r, s, &o, e))
+		return ST_NONE;
+	return ST_OK;
+}
+
+void chain_write_common(struct judge *j, const char *version, struct jw *w)
+{
+	jw_kstr(w, "device", j->dev->name);
+	jw_kstr(w, "model", j->dev->model);
+	if (j->host)
+		jw_kstr(w, "torch", torch_version(j->host));
+	jw_kstr(w, "jail", j->jail);
+	jw_kstr(w, "version", version);
+}
+
+int chain_same_common(struct judge *j, const char *version,
+		      const struct json *field)
+{
+	int have = jail_level_parse(json_get_str(field, "jail", "none"));
+	const char *torch = json_get_str(field, "torch", NULL);
+
+	/* Which torch a host would have is known once there is one; a field
+	 * without (a failed build) does not depend on it. */
+	if (torch && j->host && strcmp(torch, torch_version(j->host)))
+		return 0;
+	return have >= jail_level_parse(j->jail) &&
+	       !strcmp(json_get_str(field, "device", ""), j->dev->name) &&
+	       !strcmp(json_get_str(field, "model", ""), j->dev->model) &&
+	       !strcmp(json_get_str(field, "version", ""), version);
+}
+
+void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
+{
+	time_t now = time(NULL);
+	char date[32] = "";
+	struct tm tm;
+
+	if (j->o.no_prov)
+		return;
+	if (gmtime_r(&now, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	jw_key(w, "prov");
+	jw_obj(w);
+	jw_knum(w, "seconds", (double)((now_ns() - began) / 1000000) / 1e3);
+	jw_kstr(w, "date", date);
+	jw_end_obj(w);
+}
+
+int chain_recover(struct judge *j, struct err *e)
+{
+	if (!host_alive(j)) {
+		if (j->host)
+			torch_close(j->host);
+		j->host = NULL;
+	}
+	return j->dev->ops->recover(j->dev, e);
+}

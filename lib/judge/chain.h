@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a record to what is judged, and the parts that result fields share.
+ * Not for other modules.
+ */
+#ifndef CA_JUDGE_CHAIN_H
+#define CA_JUDGE_CHAIN_H
+
+#include "judge/session.h"
+
+/* A candidate, taken out of its record. */
+struct subject {
+	const char *task;	/* model.py */
+	size_t tasklen;
+	char task_id[33];
+	const char *rules;	/* "paper" */
+	struct program program;	/* of the candidate; complete after build */
+	char object[4096];
+	struct str launchers;
+	struct json *build;	/* the build field as it stands */
+};
+
+/* Reads the record; points into it.  CA_DATAERR when it is no candidate with
+ * a task's code and files; an unknown rule set is CA_USAGE. */
+int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
+		  struct err *e);
+void chain_release(struct subject *s);
+
+/*
+ * Makes sure that `build` stands in r and its object is at hand; completes
+ * s->program.  The build's status, ST_NONE with `e` when the tool failed.
+ */
+enum status chain_build(struct judge *j, struct rec *r, struct subject *s,
+			struct err *e);
+
+/* A field as it stands (set or original), parsed; NULL when absent.  The
+ * caller frees. */
+struct json *chain_field(const struct rec *r, const char *name);
+
+/* Members device, model, torch, jail, version of a result field, and whether
+ * a field has them as they are here (a stronger jail is fine). */
+void chain_write_common(struct judge *j, const char *version, struct jw *w);
+int chain_same_common(struct judge *j, const char *version,
+		      const struct json *field);
+
+/* Member prov {seconds, date}, unless --no-prov. */
+void chain_write_prov(struct judge *j, int64_t began, struct jw *w);
+
+/* After a fault: gives up a host that died and brings the device back. */
+int chain_recover(struct judge *j, struct err *e);
+
+extern const char *const chain_uses_build[];	/* {"build", NULL} */
+extern const char *const chain_uses_verify[];	/* {"build", "verify", NULL} */
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Running the guard: the oracle's answers for fixed seeds, brought to the
+ * host, and the result kept per task, device and torch.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "base/path.h"
+#include "judge/trial.h"
+
+#define GUARD_VERSION "1"
+#define SEED_STATE 0x5eed0001u
+#define SEED_OTHER_STATE 0x5eed0002u
+#define SEED_INPUTS 0x5eed1000u
+#define SEED_OTHER_INPUTS 0x5eed2000u
+#define MAX_INPUTS 64
+
+/* One forward's results on the host. */
+struct image {
+	struct ca_msg m;
+	char *bytes;
+	struct view v[CA_LEAVES];
+	size_t n;
+};
+
+struct gathered {
+	struct image want[GUARD_CASES_MAX], loose[GUARD_CASES_MAX];
+	struct image other_input[GUARD_CASES_MAX];
+	struct image other_weights[GUARD_CASES_MAX];
+	char *inputs[GUARD_CASES_MAX];
+	struct view in[MAX_INPUTS];	/* data: offsets until fixed up */
+	size_t offset[MAX_INPUTS], nin;
+	struct view inviews[GUARD_CASES_MAX][MAX_INPUTS];
+};
+
+static int no_memory(struct fail *f)
+{
+	return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
+}
+
+static int grab(struct judge *j, const struct mem *m, size_t n, char **out,
+		struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	*out = malloc(n ? n : 1);
+	if (!*out)
+		return no_memory(f);
+	if (n && j->dev->ops->download(j->dev, *out, m, 0, n, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	return 0;
+}
+
+/* Runs the reference on the inputs it holds and brings the results home. */
+static int forward(struct judge *j, struct oracle *o, const char *precision,
+		   struct image *im, struct fail *f)
+{
+	int rc = oracle_expect(j, o, SEED_INPUTS, precision, &im->m, f);
+
+	if (rc)
+		return rc;
+	if (grab(j, &o->expect, o->expect.bytes, &im->bytes, f))
+		return -1;
+	for (uint32_t i = 0; i < im->m.nleaf; i++)
+		if (!cmp_leaf_view(&im->m.leaf[i], im->bytes,
+				   im->m.leaf[i].offset, &im->v[im->n]))
+			im->n++;
+	return 0;
+}
+
+/* Collects the dense tensors among the inputs. */
+static void walk(struct gathered *g, const struct json *storages,
+		 const struct json *node)
+{
+	const struct json *shape = json_get(node, "shape"), *d, *st;
+	const char *t = json_get_str(node, "t", "");
+	struct view *v = &g->in[g->nin];
+	int64_t expect = 1;
+	size_t nd = json_len(shape), i = 0;
+	int64_t stride[CA_NDIM];
+
+	if (!strcmp(t, "list") || !strcmp(t, "tuple")) {
+		for (d = json_first(json_get(node, "v")); d; d = json_next(d))
+			walk(g, storages, d);
+		return;
+	}
+	if (strcmp(t, "tensor") || g->nin == MAX_INPUTS || nd > CA_NDIM)
+		return;
+	memset(v, 0, sizeof(*v));
+	v->dtype = dtype_parse(json_get_str(node, "dtype", ""));
+	v->ndim = (uint32_t)nd;
+	for (d = json_first(shape); d; d = json_next(d))
+		v->shape[i++] = json_int(d, 0);
+	i = 0;
+	st = json_first(json_get(node, "stride"));
+	for (; st && i < nd; st = json_next(st))
+		stride[i++] = json_int(st, -1);
+	for (i = nd; i-- > 0; ) {
+		if (v->shape[i] != 1 && stride[i] != expect)
+			return;
+		expect *= v->shape[i];
+	}
+	st = json_first(storages);
+	for (int64_t k = json_get_int(node, "storage", 0); st && k > 0; k--)
+		st = json_next(st);
+	g->offset[g->nin++] = (size_t)json_get_int(st, "offset", 0) +
+		(size_t)json_get_int(node, "offset", 0) *
+		dtype_size(v->dtype);
+}
+
+static int seeds(struct judge *j, struct oracle *o, uint64_t base, size_t c,
+		 struct fail *f)
+{
+	return oracle_inputs(j, o, base + c, "plain", 1, f);
+}
+
+static int gather(struct judge *j, struct oracle *o, struct gathered *g,
+		  size_t ncase, struct fail *f)
+{
+	if (oracle_state(j, o, SEED_STATE, 1, f))
+		return -1;
+	for (size_t c = 0; c < ncase; c++) {
+		if (seeds(j, o, SEED_INPUTS, c, f) ||
+		    grab(j, &o->inputs, o->input_bytes, &g->inputs[c], f) ||
+		    forward(j, o, "native", &g->want[c], f) ||
+		    forward(j, o, "loose", &g->loose[c], f) < 0 ||
+		    seeds(j, o, SEED_OTHER_INPUTS, c, f) ||
+		    forward(j, o, "native", &g->other_input[c], f))
+			return -1;
+	}
+	if (!o->param_bytes)
+		return 0;
+	if (oracle_state(j, o, SEED_OTHER_STATE, 1, f))
+		return -1;
+	for (size_t c = 0; c < ncase; c++)
+		if (seeds(j, o, SEED_INPUTS, c, f) ||
+		    forward(j, o, "native", &g->other_weights[c], f))
+			return -1;
+	return 0;
+}
+
+static void as_case(struct gathered *g, size_t c, int state,
+		    struct guard_case *gc)
+{
+	memset(gc, 0, sizeof(*gc));
+	gc->want = g->want[c].v;
+	gc->other_input = g->other_input[c].v;
+	gc->other_weights = state ? g->other_weights[c].v : NULL;
+	if (g->loose[c].n == g->want[c].n && g->loose[c].n) {
+		gc->loose[0] = g->loose[c].v;
+		gc->nloose = 1;
+	}
+	for (size_t i = 0; i < g->nin; i++) {
+		g->inviews[c][i] = g->in[i];
+		g->inviews[c][i].data = g->inputs[c] + g->offset[i];
+	}
+	gc->inputs = g->inviews[c];
+	gc->ninputs = g->nin;
+}
+
+static void release(struct gathered *g)
+{
+	for (size_t c = 0; c < GUARD_CASES_MAX; c++) {
+		free(g->want[c].bytes);
+		free(g->loose[c].bytes);
+		free(g->other_input[c].bytes);
+		free(g->other_weights[c].bytes);
+		free(g->inputs[c]);
+	}
+	free(g);
+}
+
+/* The guard's leaves are those with a value; give each leaf its own. */
+static void spread(const struct ca_msg *m, struct guard_result *g)
+{
+	struct guard_leaf compact[CA_LEAVES];
+	size_t k = 0;
+
+	memcpy(compact, g->leaf, sizeof(compact));
+	for (uint32_t i = 0; i < m->nleaf; i++) {
+		struct view v;
+
+		if (!cmp_leaf_view(&m->leaf[i], NULL, 0, &v) && k < g->nleaf)
+			g->leaf[i] = compact[k++];
+		else
+			g->leaf[i] = (struct guard_leaf){ .factor = 1,
+				.limit = 1, .nearest = GUARD_NONE,
+				.trivial = GUARD_NONE, .passes = GUARD_NONE };
+	}
+	g->nleaf = m->nleaf;
+}
+
+static int run(struct judge *j, struct oracle *o, struct guard_result *out,
+	       struct fail *f)
+{
+	struct gathered *g = calloc(1, sizeof(*g));
+	struct guard_case gc[GUARD_CASES_MAX];
+	const struct json *in = json_get(o->spec, "inputs"), *a;
+	struct err e = ERR_INIT;
+	uint64_t elements = 0;
+	size_t ncase;
+	int rc = -1;
+
+	if (!g)
+		return no_memory(f);
+	for (uint32_t i = 0; i < o->first.nleaf; i++) {
+		uint64_t n, bytes;
+		struct view v;
+
+		if (!cmp_leaf_view(&o->first.leaf[i], NULL, 0, &v) &&
+		    !view_count(&v, &n, &bytes))
+			elements += n;
+	}
+	ncase = guard_cases(elements);
+	for (a = json_first(json_get(in, "args")); a; a = json_next(a))
+		walk(g, json_get(in, "storages"), a);
+	if (gather(j, o, g, ncase, f))
+		goto out;
+	for (size_t c = 0; c < ncase; c++)
+		as_case(g, c, o->param_bytes > 0, &gc[c]);
+	rc = guard_run(gc, ncase, g->want[0].n, CMP_TOL, CMP_TOL, out, &e);
+	if (rc)
+		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	else
+		spread(&g->want[0].m, out);
+out:
+	release(g);
+	return rc;
+}
+
+static int cache_file(struct judge *j, const char *task,
+		      char out[CA_PATH_MAX + HASH_HEX + 8])
+{
+	char dir[CA_PATH_MAX], name[HASH_HEX];
+	struct str key = STR_INIT;
+	int rc = -1;
+
+	str_addf(&key, "%s|%s|%s|%s|%s", GUARD_VERSION, task, j->dev->name,
+		 j->dev->model, torch_version(j->host));
+	if (!key.failed && !path_cache(dir, "guard", NULL)) {
+		sha256_hex(key.buf, key.len, name);
+		snprintf(out, CA_PATH_MAX + HASH_HEX + 8, "%s/%s.json", dir,
+			 name);
+		rc = 0;
+	}
+	str_release(&key);
+	return rc;
+}
+
+static int cached(const char *path, struct guard_result *g)
+{
+	struct str s = STR_INIT;
+	struct json *root = NULL;
+	int rc = -1;
+
+	if (!access(path, R_OK) && !read_file(path, JSON_MAX_LINE, &s, NULL))
+		root = json_parse(s.buf, s.len, JSON_MAX_LINE, NULL, NULL);
+	if (root)
+		rc = guard_read(root, g);
+	json_free(root);
+	str_release(&s);
+	return rc;
+}
+
+int guard_task(struct judge *j, struct oracle *o, const char *task,
+	       struct guard_result *g, struct fail *f)
+{
+	char path[CA_PATH_MAX + HASH_HEX + 8];
+	int have_path = !cache_file(j, task, path);
+	struct str s = STR_INIT;
+	struct jw w;
+
+	if (have_path && !cached(path, g) && g->nleaf == o->first.nleaf)
+		return 0;
+	if (run(j, o, g, f))
+		return -1;
+	jw_init(&w, &s);
+	guard_write(&w, g);
+	/* The cache only saves time: a full disk is no failure here. */
+	if (have_path && !s.failed)
+		write_file_atomic(path, s.buf, s.len, 0644, NULL);
+	str_release(&s);
+	return 0;
+}

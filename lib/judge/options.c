@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the judging tools share.
+ */
+#include "judge/options.h"
+
+#include <string.h>
+
+#include "build/workdir.h"
+#include "judge/chain.h"
+
+void judging_init(struct judging *g, struct judge_opts *o,
+		  const struct common *c)
+{
+	g->o = o;
+	g->j = NULL;
+	o->seeded = c->seeded;
+	o->seed = c->seed;
+	o->no_prov = c->no_prov;
+	if (o->no_jail)
+		warn("--no-jail: candidates run with your rights; what they "
+		     "report is not to be trusted");
+}
+
+struct judge *judging_open(struct judging *g, struct err *e)
+{
+	if (!g->j)
+		g->j = judge_open(g->o, e);
+	return g->j;
+}
+
+void judging_close(struct judging *g)
+{
+	judge_close(g->j);
+	g->j = NULL;
+}
+
+int judging_directory(void *ctx, const char *path, struct rec *r,
+		      struct err *e)
+{
+	(void)ctx;
+	return workdir_read(path, r, e);
+}
+
+int judging_wants(void *ctx, enum rec_kind k)
+{
+	(void)ctx;
+	return k == REC_CANDIDATE;
+}
+
+static void explain_build(const struct json *b, struct str *out)
+{
+	const struct json *er = json_get(b, "error");
+	const char *file = json_get_str(er, "file", NULL);
+	const char *log = json_get_str(b, "log", NULL);
+
+	if (file)
+		str_addf(out, "  %s:%lld: ", file,
+			 (long long)json_get_int(er, "line", 0));
+	else
+		str_adds(out, "  ");
+	str_addf(out, "%s\n", json_get_str(er, "message", "no message"));
+	if (log && *log)
+		str_addf(out, "%s%s", log, ends_with(log, "\n") ? "" : "\n");
+}
+
+static void explain_tensor(const struct json *t, struct str *out)
+{
+	const struct json *m = json_get(t, "first_miss");
+
+	if (json_get_int(t, "misses", 0) <= 0 || !m)
+		return;
+	str_addf(out, "  result %s (%s): %lld elements missed; first at [",
+		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"),
+		 (long long)json_get_int(t, "misses", 0));
+	for (const struct json *i = json_first(json_get(m, "index")); i;
+	     i = json_next(i))
+		str_addf(out, "%lld%s", (long long)json_int(i, 0),
+			 json_next(i) ? ", " : "");
+	str_addf(out, "]: got %.9g, wanted %.9g, allowed +-%.3g\n",
+		 json_get_num(m, "got", 0), json_get_num(m, "want", 0),
+		 json_get_num(m, "allowed", 0));
+}
+
+void judge_explain(const struct rec *r, struct str *out)
+{
+	struct json *b = chain_field(r, "build");
+	struct json *v = chain_field(r, "verify");
+	const char *st = json_get_str(v, "status", "bad_record");
+	const char *name = json_str(rec_get(r, "name"), NULL);
+	const struct json *t;
+
+	if (!name)
+		name = json_str(rec_get(r, "id"), "?");
+	str_addf(out, "%s: %s (%s)\n", name, st,
+		 status_meaning(status_parse(st)));
+	if (strcmp(json_get_str(b, "status", "ok"), "ok"))
+		explain_build(b, out);
+	else if (strcmp(st, "ok"))
+		str_addf(out, "  in %s: %s\n", json_get_str(v, "phase", "?"),
+			 json_get_str(v, "text", ""));
+	t = json_first(json_get(v, "tensors"));
+	for (; t && strcmp(st, "ok"); t = json_next(t))
+		explain_tensor(t, out);
+	json_free(b);
+	json_free(v);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows that ca-verify and ca-profile (and others that judge) share in their
+ * option tables.  `o` is a static struct judge_opts.
+ */
+#ifndef CA_JUDGE_OPTIONS_H
+#define CA_JUDGE_OPTIONS_H
+
+#include "base/opt.h"
+#include "judge/judge.h"
+
+#define JUDGE_OPTS(o) \
+	{ OPT_STR, 'd', "device", "DEV", \
+	  "cpu, cuda or cuda:N (default: a GPU if there is one)", \
+	  &(o).device, 0, 0 }, \
+	{ OPT_CHOICE, 0, "rules", "paper", \
+	  "judge by these rules instead of the record's", &(o).rules, 0, 0 }, \
+	{ OPT_INT, 0, "inputs", "N", \
+	  "fresh plain inputs to verify on (default 5)", \
+	  &(o).inputs, 5, 1000 }, \
+	{ OPT_FLAG, 0, "literal", NULL, \
+	  "leave out scaled inputs and other distributions", \
+	  &(o).literal, 0, 0 }, \
+	{ OPT_FLAG, 0, "allow-trivial", NULL, \
+	  "judge on tasks that trivial answers pass", \
+	  &(o).allow_trivial, 0, 0 }, \
+	{ OPT_SECONDS, 0, "load-timeout", "TIME", \
+	  "for loading a candidate (default 30s)", &(o).load_s, 0, 0 }, \
+	{ OPT_SECONDS, 0, "first-timeout", "TIME", \
+	  "for its first call (default 60s)", &(o).first_s, 0, 0 }, \
+	{ OPT_SECONDS, 0, "timeout", "TIME", \
+	  "for each later call (default 10s)", &(o).call_s, 0, 0 }, \
+	{ OPT_SECONDS, 0, "task-timeout", "TIME", \
+	  "for each request to the reference (default 60s)", \
+	  &(o).task_s, 0, 0 }, \
+	{ OPT_SECONDS, 0, "lease-timeout", "TIME", \
+	  "how long to wait for the device (default 600s)", \
+	  &(o).lease_s, 0, 0 }, \
+	{ OPT_STR, 0, "trust-key", "FILE", \
+	  "key that signs and checks results", &(o).trust_key, 0, 0 }, \
+	{ OPT_FLAG, 0, "no-jail", NULL, \
+	  "run candidates unconfined; every record says so", \
+	  &(o).no_jail, 0, 0 }
+
+/*
+ * What a tool that judges keeps: the judge is opened at the first candidate,
+ * so that records of other kinds cost nothing.
+ */
+struct judging {
+	struct judge_opts *o;
+	struct judge *j;
+};
+
+/* Takes -q, --seed and --no-prov over; warns loudly about --no-jail. */
+void judging_init(struct judging *g, struct judge_opts *o,
+		  const struct common *c);
+/* The judge, opened now if need be; NULL with `e`. */
+struct judge *judging_open(struct judging *g, struct err *e);
+void judging_close(struct judging *g);
+
+/* stage_ops.directory: a workdir becomes a candidate. */
+int judging_directory(void *ctx, const char *path, struct rec *r,
+		      struct err *e);
+/* stage_ops.wants: candidates only. */
+int judging_wants(void *ctx, enum rec_kind k);
+
+/* What a person needs of a record: compiler text, or the first miss. */
+void judge_explain(const struct rec *r, struct str *out);
+
+#endif

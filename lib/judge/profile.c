@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiling a verified candidate: full runs that are paid, quick ones for
+ * tries.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "judge/chain.h"
+#include "judge/timing.h"
+#include "rec/stage.h"
+
+#define PROFILE_VERSION "1"
+#define QUICK_ROUNDS 2
+
+struct profiled {
+	struct fail f;
+	int ran;
+	struct timing t;
+};
+
+static void attempt(struct judge *j, const struct subject *s,
+		    struct profiled *p)
+{
+	struct race *race = p->t.race;
+	struct guard_result g;
+	struct oracle o;
+	size_t max = j->o.quick ? QUICK_ROUNDS : (size_t)j->o.max_rounds;
+
+	memset(p, 0, sizeof(*p));
+	race[RACE_CANDIDATE].program = s->program;
+	race[RACE_EAGER].program = (struct program){
+		.role = "eager", .code = s->task, .codelen = s->tasklen };
+	race[RACE_COMPILE].program = (struct program){
+		.role = "compile", .code = s->task, .codelen = s->tasklen,
+		.mode = j->o.mode };
+	race[RACE_CANDIDATE].runs = race[RACE_EAGER].runs = 1;
+	race[RACE_COMPILE].runs = !j->o.eager_only;
+	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
+	    guard_task(j, &o, s->task_id, &g, &p->f) ||
+	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
+		goto out;
+	p->ran = 1;
+	timing_run(j, &o, &g, &p->t, max, &p->f);
+out:
+	oracle_stop(j, &o);
+}
+
+static int judge_twice(struct judge *j, const struct subject *s,
+		       struct profiled *p, struct err *e)
+{
+	for (int i = 0; i < 2; i++) {
+		attempt(j, s, p);
+		if (stage_interrupted())
+			return err_set(e, CA_TEMPFAIL, "interrupted");
+		if (!p->f.fault)
+			return 0;
+		if (chain_recover(j, e))
+			return -1;
+	}
+	if (p->ran)
+		p->f.status = ST_CRASHED;
+	return 0;
+}
+
+static void write_time(const struct profiled *p, enum racer who,
+		       const char *key, struct jw *w)
+{
+	struct stats_bound b;
+
+	jw_key(w, key);
+	if (!p->t.race[who].runs || !p->t.rounds || p->f.status != ST_OK) {
+		jw_null(w);
+		return;
+	}
+	timing_bound(&p->t, who, &b);
+	jw_obj(w);
+	jw_knum(w, "median_us", b.point / 1e3);
+	jw_knum(w, "low_us", b.lower / 1e3);
+	jw_knum(w, "high_us", b.upper / 1e3);
+	jw_kint(w, "n", (int64_t)b.n);
+	jw_end_obj(w);
+}
+
+/* Speedup over one baseline, and the gain (t0 - t)/t0 that rewards go by. */
+static size_t write_speedup(const struct profiled *p, enum racer who,
+			    const char *key, struct jw *w)
+{
+	const struct race *r = p->t.race;
+	double gain[STATS_ROUNDS];
+	struct stats_bound b;
+	size_t shorts;
+
+	jw_key(w, key);
+	if (!r[who].runs || !p->t.rounds || p->f.status != ST_OK) {
+		jw_null(w);
+		return 0;
+	}
+	shorts = stats_gains(r[RACE_CANDIDATE].time, r[who].time,
+			     p->t.rounds, gain);
+	stats_bound(gain, p->t.rounds, &b);
+	jw_obj(w);
+	jw_knum(w, "point", stats_speedup(b.point));
+	jw_knum(w, "lower", isfinite(b.lower) ? stats_speedup(b.lower) : NAN);
+	jw_knum(w, "upper", isfinite(b.upper) && b.upper < 1 ?
+		stats_speedup(b.upper) : NAN);
+	jw_key(w, "gain");
+	jw_obj(w);
+	jw_knum(w, "point", b.point);
+	jw_knum(w, "lower", b.lower);
+	jw_knum(w, "upper", b.upper);
+	jw_end_obj(w);
+	jw_end_obj(w);
+	return shorts;
+}
+
+static void write_options(struct judge *j, struct jw *w)
+{
+	jw_key(w, "options");
+	jw_obj(w);
+	jw_kbool(w, "quick", j->o.quick);
+	jw_kstr(w, "baseline", j->o.eager_only ? "eager" : "compile");
+	jw_kstr(w, "mode", j->o.mode);
+	jw_kint(w, "max_rounds", j->o.max_rounds);
+	jw_kbool(w, "allow_shared", j->o.allow_shared);
+	jw_key(w, "seed");
+	if (j->o.seeded)
+		jw_u64(w, j->o.seed);
+	else
+		jw_null(w);
+	jw_end_obj(w);
+}
+
+static double mean_correction(const struct profiled *p)
+{
+	double c[STATS_ROUNDS];
+	const struct race *r = &p->t.race[RACE_CANDIDATE];
+
+	memcpy(c, r->correction, sizeof(c));
+	return stats_median(c, p->t.rounds);
+}
+
+static enum status final_status(const struct profiled *p)
+{
+	const struct race *r = &p->t.race[RACE_CANDIDATE];
+
+	if (p->f.status != ST_OK)
+		return p->f.status;
+	for (size_t i = 0; i < p->t.rounds; i++)
+		if (r->time[i].is_short)
+			return ST_INCONCLUSIVE_TIME;
+	return ST_OK;
+}
+
+static void write_numbers(struct judge *j, const struct profiled *p,
+			  struct jw *w)
+{
+	const struct race *c = &p->t.race[RACE_COMPILE];
+
+	jw_kstr(w, "clock", "bracket");
+	jw_kint(w, "rounds", (int64_t)p->t.rounds);
+	jw_kint(w, "iterations", (int64_t)p->t.verified);
+	write_time(p, RACE_CANDIDATE, "candidate", w);
+	write_time(p, RACE_EAGER, "eager", w);
+	write_time(p, RACE_COMPILE, "compile", w);
+	jw_key(w, "compile_reason");
+	if (j->o.eager_only)
+		jw_str(w, "not asked for");
+	else if (!c->runs && c->out.status != ST_OK)
+		jw_str(w, c->out.text);
+	else
+		jw_null(w);
+	jw_key(w, "speedup");
+	jw_obj(w);
+	write_speedup(p, RACE_EAGER, "eager", w);
+	write_speedup(p, RACE_COMPILE, "compile", w);
+	jw_end_obj(w);
+	jw_knum(w, "correction_us", mean_correction(p) / 1e3);
+	jw_kbool(w, "provisional", j->o.quick || j->o.eager_only);
+	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
+	jw_key(w, "device_sum_us");
+	jw_null(w);
+}
+
+static void write_field(struct judge *j, const struct profiled *p,
+			int64_t began, struct jw *w)
+{
+	enum status st = final_status(p);
+
+	jw_obj(w);
+	jw_kstr(w, "status", status_name(st));
+	if (p->f.status != ST_OK) {
+		jw_kstr(w, "phase", phase_name(p->f.phase));
+		jw_kstr(w, "text", p->f.text);
+	}
+	chain_write_common(j, PROFILE_VERSION, w);
+	write_options(j, w);
+	write_numbers(j, p, w);
+	chain_write_prov(j, began, w);
+	jw_end_obj(w);
+}
+
+/* `profile` of a candidate that is not verified: no time. */
+static void unverified(struct judge *j, enum status st, struct jw *w)
+{
+	jw_obj(w);
+	jw_kstr(w, "status", status_name(st));
+	jw_kstr(w, "phase", "verify");
+	chain_write_common(j, PROFILE_VERSION, w);
+	write_options(j, w);
+	jw_end_obj(w);
+}
+
+static int believed(struct judge *j, const struct rec *r)
+{
+	const struct json *o;
+	struct json *p;
+	int ok;
+
+	if (!mac_check(&j->key, r, "profile", chain_uses_verify))
+		return 0;
+	p = chain_field(r, "profile");
+	o = json_get(p, "options");
+	ok = p && chain_same_common(j, PROFILE_VERSION, p) &&
+	     json_get_bool(o, "quick", 1) <= j->o.quick &&
+	     (j->o.eager_only ||
+	      !strcmp(json_get_str(o, "baseline", ""), "compile")) &&
+	     !strcmp(json_get_str(o, "mode", ""), j->o.mode) &&
+	     json_get_bool(o, "allow_shared", 1) <= j->o.allow_shared &&
+	     json_type(json_get(o, "seed")) == JSON_NULL;
+	json_free(p);
+	return ok;
+}
+
+int judge_profile(struct judge *j, struct rec *r, struct err *e)
+{
+	struct str out = STR_INIT;
+	struct profiled *p = NULL;
+	struct subject s;
+	enum status st;
+	int64_t began = now_ns();
+	struct jw w;
+	int rc = -1;
+
+	if (judge_verify(j, r, e))
+		return -1;
+	if (judge_status(r, "verify") == ST_BAD_RECORD)
+		return rec_drop(r, "profile");
+	if (chain_subject(j, r, &s, e))
+		return -1;
+	if (believed(j, r)) {
+		rc = 0;
+		goto out;
+	}
+	st = judge_status(r, "verify");
+	jw_init(&w, &out);
+	if (st != ST_OK) {
+		unverified(j, st, &w);
+	} else {
+		p = calloc(1, sizeof(*p));
+		if (!p) {
+			err_set(e, CA_SOFTWARE, "out of memory");
+			goto out;
+		}
+		if (chain_build(j, r, &s, e) == ST_NONE ||
+		    j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
+			goto out;
+		rc = judge_twice(j, &s, p, e);
+		j->dev->ops->unlease(j->dev);
+		if (rc)
+			goto out;
+		write_field(j, p, began, &w);
+	}
+	rc = mac_set(&j->key, r, "profile", out.buf, out.len,
+		     chain_uses_verify, e);
+out:
+	free(p);
+	str_release(&out);
+	chain_release(&s);
+	return rc;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rounds of timing.
+ */
+#include "judge/timing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "rec/stage.h"
+
+#define WARM 2			/* iterations after the first call, untimed */
+#define ITER_MIN 5
+#define ITER_MAX 15
+#define ROUND_NS 150e6		/* what one process may spend in its calls */
+#define CALIB_ITER 5
+
+/* All orders of three, so that after six rounds each has stood everywhere and
+ * followed everybody equally often. */
+static const unsigned char order[6][RACERS] = {
+	{ 0, 1, 2 }, { 1, 2, 0 }, { 2, 0, 1 },
+	{ 0, 2, 1 }, { 2, 1, 0 }, { 1, 0, 2 },
+};
+
+static void plain_round(struct judge *j, struct verify_round *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->family = FAMILY_PLAIN;
+	r->factor = 1;
+	r->deciding = 1;
+	r->seed = rng_u64(&j->rng);
+	r->forward_seed = rng_u64(&j->rng);
+}
+
+/* As many timed iterations as fit the budget, told by the reference's own
+ * time, never by the candidate's. */
+static size_t iterations_for(double ns)
+{
+	double n = ROUND_NS / (ns > 1 ? ns : 1);
+
+	if (n < ITER_MIN)
+		return ITER_MIN;
+	return n > ITER_MAX ? ITER_MAX : (size_t)n;
+}
+
+/* One fresh process of a racer: its median bracket. */
+static int run_process(struct judge *j, struct oracle *o,
+		       const struct guard_result *g, struct timing *t,
+		       enum racer who, struct fail *f)
+{
+	struct race *race = &t->race[who];
+	double ns[ITER_MAX + 1];
+	struct trial tr;
+	struct runner r;
+	size_t n = 0;
+	int rc = -1;
+
+	if (trial_init(&tr, j, o, f)) {
+		trial_release(&tr);
+		return -1;
+	}
+	tr.guard = *g;
+	tr.r = &r;
+	if (runner_start(j, o, &r, &race->program, f))
+		goto out;
+	for (size_t i = 0; n < t->iterations; i++) {
+		struct verify_round round;
+		int64_t took;
+
+		if (stage_interrupted()) {
+			fail_set(f, ST_INFRA_ERROR, 0, "interrupted");
+			goto out;
+		}
+		plain_round(j, &round);
+		if (trial_go(&tr, &round, i ? 0 : GO_FIRST, &took, f))
+			goto out;
+		if (i == WARM && who == RACE_EAGER && !t->rounds)
+			t->iterations = iterations_for((double)took);
+		if (i > WARM)
+			ns[n++] = (double)took;
+	}
+	race->bracket[t->rounds] = stats_median(ns, n);
+	if (who == RACE_CANDIDATE)
+		t->verified += n;
+	rc = 0;
+out:
+	runner_stop(j, &r);
+	trial_release(&tr);
+	return rc;
+}
+
+/* One iteration of the calibration process: its bracket less its own work. */
+static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
+		    double idle_ns, double *c, struct fail *f)
+{
+	struct bracket_result res;
+	struct bracket b = {
+		.go = { .set = (uint32_t)(r->seq & 1),
+			.idle_us = (uint32_t)(idle_ns / 1000) },
+		.inputs = &o->inputs,
+		.input_bytes = o->input_bytes,
+		.slots = o->slots.p,
+		.poison = rng_u64(&j->rng),
+	};
+	struct verify_round round;
+	struct ca_msg m;
+
+	plain_round(j, &round);
+	/* The oracle works between iterations as it does for a racer, so that
+	 * caches are in the same state. */
+	if (oracle_inputs(j, o, round.seed, "plain", 1, f) ||
+	    runner_go(j, r, &b, &res, f) ||
+	    oracle_expect(j, o, round.forward_seed, "native", &m, f))
+		return -1;
+	*c = (double)res.ns - (double)res.msg.own_ns;
+	return 0;
+}
+
+/* C for each racer, measured in one trusted process that works about as long
+ * as the racer does. */
+static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
+		     struct fail *f)
+{
+	struct runner r;
+	int rc = -1;
+
+	if (calib_start(j, o, &r, f))
+		goto out;
+	for (int who = 0; who < RACERS; who++) {
+		struct race *race = &t->race[who];
+		double c[CALIB_ITER + 1], work = race->bracket[t->rounds];
+
+		if (!race->runs)
+			continue;
+		for (size_t i = 0; i <= CALIB_ITER; i++)
+			if (calib_go(j, o, &r, work, &c[i], f))
+				goto out;
+		/* The first one warms up. */
+		race->correction[t->rounds] = stats_median(c + 1, CALIB_ITER);
+	}
+	rc = 0;
+out:
+	runner_stop(j, &r);
+	if (rc)
+		f->fault = 1;
+	return rc;
+}
+
+/* A racer failed.  -1 when that ends the timing. */
+static int drop_out(struct timing *t, enum racer who, struct fail *f)
+{
+	if (f->fault || who == RACE_CANDIDATE || f->status == ST_INFRA_ERROR)
+		return -1;
+	if (who == RACE_EAGER) {
+		f->status = ST_INVALID_REFERENCE;
+		return -1;
+	}
+	t->race[who].runs = 0;
+	t->race[who].out = *f;
+	memset(f, 0, sizeof(*f));
+	return 0;
+}
+
+static int one_round(struct judge *j, struct oracle *o,
+		     const struct guard_result *g, struct timing *t,
+		     struct fail *f)
+{
+	const unsigned char *turn = order[(t->rounds + 1) % 6];
+
+	for (int i = 0; i < RACERS; i++) {
+		enum racer who = (enum racer)turn[i];
+
+		if (!t->race[who].runs)
+			continue;
+		if (run_process(j, o, g, t, who, f) && drop_out(t, who, f))
+			return -1;
+	}
+	if (calibrate(j, o, t, f))
+		return -1;
+	for (int who = 0; who < RACERS; who++) {
+		struct race *race = &t->race[who];
+
+		if (race->runs)
+			stats_time(race->bracket[t->rounds],
+				   race->correction[t->rounds],
+				   j->dev->resolution_us * 1000,
+				   &race->time[t->rounds]);
+	}
+	t->contended |= j->dev->ops->foreign(j->dev);
+	t->rounds++;
+	return 0;
+}
+
+static int look(const struct timing *t)
+{
+	double eager[STATS_ROUNDS], compile[STATS_ROUNDS];
+	const struct race *r = t->race;
+
+	stats_gains(r[RACE_CANDIDATE].time, r[RACE_EAGER].time, t->rounds,
+		    eager);
+	if (r[RACE_COMPILE].runs)
+		stats_gains(r[RACE_CANDIDATE].time, r[RACE_COMPILE].time,
+			    t->rounds, compile);
+	return stats_look_both(eager, r[RACE_COMPILE].runs ? compile : NULL,
+			       t->rounds, STATS_GAIN);
+}
+
+int timing_run(struct judge *j, struct oracle *o,
+	       const struct guard_result *g, struct timing *t,
+	       size_t max_rounds, struct fail *f)
+{
+	t->iterations = ITER_MIN;
+	t->decided = STATS_MORE;
+	while (t->rounds < max_rounds && t->decided == STATS_MORE) {
+		if (one_round(j, o, g, t, f))
+			return -1;
+		t->decided = look(t);
+	}
+	return 0;
+}
+
+void timing_bound(const struct timing *t, enum racer who,
+		  struct stats_bound *b)
+{
+	double v[STATS_ROUNDS];
+	const struct race *race = &t->race[who];
+
+	for (size_t i = 0; i < t->rounds; i++)
+		v[i] = race->time[i].is_short ? race->time[i].high :
+		       race->time[i].ns;
+	stats_bound(v, race->runs ? t->rounds : 0, b);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rounds of timing: candidate, eager, torch.compile and the calibration, each
+ * in a fresh process, in balanced order.  Not for other modules.
+ */
+#ifndef CA_JUDGE_TIMING_H
+#define CA_JUDGE_TIMING_H
+
+#include "judge/stats.h"
+#include "judge/trial.h"
+
+enum racer { RACE_CANDIDATE, RACE_EAGER, RACE_COMPILE, RACERS };
+
+struct race {
+	struct program program;
+	int runs;		/* takes part */
+	struct fail out;	/* why it does not any more */
+	double bracket[STATS_ROUNDS];	/* ns, median of each round */
+	double correction[STATS_ROUNDS];	/* ns, C of each round */
+	struct stats_time time[STATS_ROUNDS];
+	double guess;		/* ns, of the last round: how long C's process
+				 * has to work */
+};
+
+struct timing {
+	struct race race[RACERS];
+	size_t rounds;
+	size_t iterations;	/* timed ones of a process */
+	int decided;		/* enum stats_decision */
+	int contended;
+	uint64_t verified;	/* timed iterations of the candidate, all right */
+};
+
+/*
+ * Runs rounds until the looks decide or max_rounds are done.  The oracle has
+ * run and holds the state that all competitors get.  A candidate that fails
+ * ends it: -1 with `f` (a verdict, or a fault).  A baseline that fails drops
+ * out; eager's failure is the task's (invalid_reference).
+ */
+int timing_run(struct judge *j, struct oracle *o,
+	       const struct guard_result *g, struct timing *t,
+	       size_t max_rounds, struct fail *f);
+
+/* A racer's time over the rounds, in ns; NaN medians when it has none. */
+void timing_bound(const struct timing *t, enum racer who,
+		  struct stats_bound *b);
+
+#endif

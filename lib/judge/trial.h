@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One iteration of a runner with fresh inputs, and whether its results are
+ * right.  The same for verification and for timing, so that a candidate
+ * cannot tell them apart.  Not for other modules.
+ */
+#ifndef CA_JUDGE_TRIAL_H
+#define CA_JUDGE_TRIAL_H
+
+#include "judge/compare.h"
+#include "judge/families.h"
+#include "judge/guard.h"
+#include "judge/session.h"
+
+struct trial {
+	struct judge *j;
+	struct oracle *o;
+	struct runner *r;
+	struct guard_result guard;	/* tolerance per leaf */
+	int rewrite;		/* copy the state again at the next reveal */
+	struct mem got, ref;		/* private: captured, and expected while
+					 * the fp64 values take its place */
+	struct cmp_result sum[CA_LEAVES];	/* worst so far */
+	struct ca_msg want;		/* leaves of the last expectation */
+	uint64_t iterations, skipped;
+	uint64_t compute, other;	/* ATen operations, first calls left out */
+	int folded;			/* other weights gave other results */
+};
+
+/* Takes private memory for what will be captured.  The oracle has run once.
+ * trial_release frees it. */
+int trial_init(struct trial *t, struct judge *j, struct oracle *o,
+	       struct fail *f);
+void trial_release(struct trial *t);
+
+/*
+ * One iteration: inputs by `round`, the bracket, the expected values made
+ * afterwards, everything compared.  flags as ca_go_flag.  *ns is the
+ * bracket's length.  0: right (or not deciding); 1: the reference is not
+ * finite on this round's inputs, nothing was decided; -1: `f` says what is
+ * wrong, a fault included.
+ */
+int trial_go(struct trial *t, const struct verify_round *round,
+	     uint32_t flags, int64_t *ns, struct fail *f);
+
+/* Writes the array of verify.tensors. */
+void trial_write(const struct trial *t, struct jw *w);
+
+/* The guard's verdict on the task, from the cache or by asking the oracle
+ * for its fixed seeds.  Leaves the oracle with some state: set it after. */
+int guard_task(struct judge *j, struct oracle *o, const char *task,
+	       struct guard_result *g, struct fail *f);
+
+#endif

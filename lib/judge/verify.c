@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verification: one process of the candidate, the plan of rounds, a verdict.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "judge/chain.h"
+#include "judge/trial.h"
+#include "rec/stage.h"
+
+#define VERIFY_VERSION "1"
+
+/* What a verification found. */
+struct verdict {
+	struct fail f;		/* status ST_OK: right */
+	int ran;		/* candidate code was loaded */
+	int trivial;
+	struct trial t;
+	struct guard_result guard;
+};
+
+/* Dtypes among the tensor nodes of the inputs. */
+static void look(const struct json *node, struct family_traits *t)
+{
+	const char *kind = json_get_str(node, "t", "");
+	const struct json *shape = json_get(node, "shape"), *d;
+	enum ca_dtype dt;
+	int64_t last = 0, n = 1;
+
+	if (!strcmp(kind, "list") || !strcmp(kind, "tuple")) {
+		for (d = json_first(json_get(node, "v")); d; d = json_next(d))
+			look(d, t);
+		return;
+	}
+	if (strcmp(kind, "tensor"))
+		return;
+	for (d = json_first(shape); d; d = json_next(d)) {
+		last = json_int(d, 0);
+		n *= last;
+	}
+	dt = dtype_parse(json_get_str(node, "dtype", ""));
+	if (dtype_is_float(dt) || dtype_is_complex(dt)) {
+		t->has_float = 1;
+		t->has_slices |= last >= 2;
+	} else if (dt != DT_BOOL && n >= 2) {
+		t->has_int = 1;
+	}
+}
+
+static void traits(const struct oracle *o, struct family_traits *t)
+{
+	const struct json *a;
+
+	memset(t, 0, sizeof(*t));
+	t->has_state = o->param_bytes > 0;
+	a = json_first(json_path(o->spec, "inputs.args"));
+	for (; a; a = json_next(a))
+		look(a, t);
+}
+
+/* A task that nobody's candidate could be verified on. */
+static int judge_task(struct judge *j, struct verdict *v, struct fail *f)
+{
+	v->trivial = 0;
+	if (v->guard.no_finite)
+		return fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT, "%s",
+				v->guard.text);
+	if (!v->guard.invalid)
+		return 0;
+	v->trivial = 1;
+	if (j->o.allow_trivial)
+		return 0;
+	return fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT, "%s",
+			v->guard.text);
+}
+
+static int rounds(struct judge *j, struct oracle *o, struct trial *t,
+		  struct fail *f)
+{
+	struct verify_round plan[FAMILY_ROUNDS];
+	struct family_traits tr;
+	int64_t ns;
+	size_t n;
+
+	traits(o, &tr);
+	n = families_plan(&j->rng, &tr, (size_t)j->o.inputs, j->o.literal,
+			  plan);
+	for (size_t i = 0; i < n; i++) {
+		if (stage_interrupted())
+			return fail_set(f, ST_INFRA_ERROR, 0, "interrupted");
+		if (plan[i].other_weights) {
+			if (oracle_state(j, o, rng_u64(&j->rng), 1, f))
+				return -1;
+			t->rewrite = 1;
+		}
+		if (trial_go(t, &plan[i], i ? 0 : GO_FIRST, &ns, f) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* One attempt.  A fault leaves v->f.fault set. */
+static void attempt(struct judge *j, const struct subject *s,
+		    struct verdict *v)
+{
+	struct oracle o;
+	struct runner r;
+	int have_runner = 0;
+
+	memset(v, 0, sizeof(*v));
+	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
+	    guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
+	    judge_task(j, v, &v->f) ||
+	    oracle_state(j, &o, rng_u64(&j->rng), 1, &v->f) ||
+	    trial_init(&v->t, j, &o, &v->f))
+		goto out;
+	v->t.guard = v->guard;
+	v->t.r = &r;
+	v->ran = 1;
+	have_runner = 1;
+	if (runner_start(j, &o, &r, &s->program, &v->f))
+		goto out;
+	rounds(j, &o, &v->t, &v->f);
+out:
+	if (have_runner)
+		runner_stop(j, &r);
+	trial_release(&v->t);
+	oracle_stop(j, &o);
+}
+
+/*
+ * Judges, and once more after a fault: infra_error is never a refuge.  A
+ * second fault is the candidate's once its code has run, else the task's.
+ */
+static int judge_twice(struct judge *j, const struct subject *s,
+		       struct verdict *v, struct err *e)
+{
+	for (int i = 0; i < 2; i++) {
+		attempt(j, s, v);
+		if (stage_interrupted())
+			return err_set(e, CA_TEMPFAIL, "interrupted");
+		if (!v->f.fault)
+			return 0;
+		if (chain_recover(j, e))
+			return -1;
+	}
+	if (v->ran)
+		v->f.status = ST_CRASHED;
+	return 0;
+}
+
+static void write_options(struct judge *j, struct jw *w)
+{
+	jw_key(w, "options");
+	jw_obj(w);
+	jw_kint(w, "inputs", j->o.inputs);
+	jw_kbool(w, "literal", j->o.literal);
+	jw_kbool(w, "allow_trivial", j->o.allow_trivial);
+	jw_key(w, "seed");
+	if (j->o.seeded)
+		jw_u64(w, j->o.seed);
+	else
+		jw_null(w);
+	jw_end_obj(w);
+}
+
+static void write_field(struct judge *j, const struct subject *s,
+			const struct verdict *v, int64_t began, struct jw *w)
+{
+	jw_obj(w);
+	jw_kstr(w, "status", status_name(v->f.status));
+	if (v->f.status != ST_OK) {
+		jw_kstr(w, "phase", phase_name(v->f.phase));
+		jw_kstr(w, "text", v->f.text);
+	}
+	jw_kstr(w, "rules", s->rules);
+	chain_write_common(j, VERIFY_VERSION, w);
+	write_options(j, w);
+	jw_kint(w, "iterations", (int64_t)v->t.iterations);
+	jw_kint(w, "skipped", (int64_t)v->t.skipped);
+	jw_key(w, "tensors");
+	trial_write(&v->t, w);
+	jw_key(w, "aten");
+	jw_obj(w);
+	jw_kint(w, "compute", (int64_t)v->t.compute);
+	jw_kint(w, "other", (int64_t)v->t.other);
+	jw_end_obj(w);
+	jw_kbool(w, "folded", v->t.folded);
+	jw_kbool(w, "trivial_task", v->trivial);
+	chain_write_prov(j, began, w);
+	jw_end_obj(w);
+}
+
+/* `verify` for a candidate whose build failed: its status repeated. */
+static void unbuilt(struct judge *j, const struct subject *s,
+		    enum status build, struct jw *w)
+{
+	jw_obj(w);
+	jw_kstr(w, "status", status_name(build));
+	jw_kstr(w, "phase", "build");
+	jw_kstr(w, "rules", s->rules);
+	chain_write_common(j, VERIFY_VERSION, w);
+	write_options(j, w);
+	jw_end_obj(w);
+}
+
+/* Whether the field at hand was made under options at least as strict. */
+static int strict_enough(struct judge *j, const struct subject *s,
+			 const struct json *v)
+{
+	const struct json *o = json_get(v, "options");
+	uint64_t seed = 0;
+	int seeded = !json_u64(json_get(o, "seed"), &seed);
+
+	return chain_same_common(j, VERIFY_VERSION, v) &&
+	       !strcmp(json_get_str(v, "rules", ""), s->rules) &&
+	       json_get_int(o, "inputs", 0) >= j->o.inputs &&
+	       json_get_bool(o, "literal", 1) <= j->o.literal &&
+	       json_get_bool(o, "allow_trivial", 1) <= j->o.allow_trivial &&
+	       (!seeded || (j->o.seeded && seed == j->o.seed));
+}
+
+static int believed(struct judge *j, const struct rec *r,
+		    const struct subject *s)
+{
+	struct json *v;
+	int ok;
+
+	if (!mac_check(&j->key, r, "verify", chain_uses_build))
+		return 0;
+	v = chain_field(r, "verify");
+	ok = v && strict_enough(j, s, v) &&
+	     status_parse(json_get_str(v, "status", NULL)) != ST_INFRA_ERROR;
+	json_free(v);
+	return ok;
+}
+
+/* A candidate that cannot be judged for what its record lacks. */
+static int bad_record(struct judge *j, struct rec *r, struct err *e)
+{
+	struct str out = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &out);
+	jw_obj(&w);
+	jw_kstr(&w, "status", status_name(ST_BAD_RECORD));
+	jw_kstr(&w, "text", e->msg);
+	chain_write_common(j, VERIFY_VERSION, &w);
+	write_options(j, &w);
+	jw_end_obj(&w);
+	err_clear(e);
+	rc = out.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+	     rec_set(r, "verify", out.buf, out.len);
+	str_release(&out);
+	return rc;
+}
+
+int judge_verify(struct judge *j, struct rec *r, struct err *e)
+{
+	struct str out = STR_INIT;
+	struct verdict *v = NULL;
+	struct subject s;
+	int64_t began = now_ns();
+	enum status build;
+	struct jw w;
+	int rc = -1;
+
+	if (chain_subject(j, r, &s, e))
+		return e->code == CA_DATAERR ? bad_record(j, r, e) : -1;
+	build = chain_build(j, r, &s, e);
+	if (build == ST_NONE)
+		goto out;
+	if (believed(j, r, &s)) {
+		rc = 0;
+		goto out;
+	}
+	jw_init(&w, &out);
+	if (build != ST_OK) {
+		unbuilt(j, &s, build, &w);
+	} else {
+		v = calloc(1, sizeof(*v));
+		if (!v) {
+			err_set(e, CA_SOFTWARE, "out of memory");
+			goto out;
+		}
+		if (j->dev->ops->lease(j->dev, 0, j->o.lease_s, e))
+			goto out;
+		rc = judge_twice(j, &s, v, e);
+		j->dev->ops->unlease(j->dev);
+		if (rc)
+			goto out;
+		write_field(j, &s, v, began, &w);
+	}
+	rc = mac_set(&j->key, r, "verify", out.buf, out.len, chain_uses_build,
+		     e);
+out:
+	free(v);
+	str_release(&out);
+	chain_release(&s);
+	return rc;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ca-profile: how fast is a verified candidate, against eager and
+ * torch.compile?
+ */
+#include "base/io.h"
+#include "judge/options.h"
+#include "rec/stage.h"
+
+static struct judge_opts opts;
+static struct judging judging;
+static const char *baseline = "compile";
+
+static int record(void *ctx, struct rec *r, struct err *e)
+{
+	struct judge *j = judging_open(&judging, e);
+
+	(void)ctx;
+	return j ? judge_profile(j, r, e) : -1;
+}
+
+static const char *status(void *ctx, const struct rec *r)
+{
+	enum status s = judge_status(r, "profile");
+
+	(void)ctx;
+	return s == ST_NONE ? NULL : status_name(s);
+}
+
+static const struct opt options[] = {
+	JUDGE_OPTS(opts),
+	{ OPT_FLAG, 0, "quick", NULL,
+	  "few rounds, provisional: for tries", &opts.quick, 0, 0 },
+	{ OPT_CHOICE, 0, "baseline", "compile|eager",
+	  "eager: leave torch.compile out, provisional", &baseline, 0, 0 },
+	{ OPT_CHOICE, 0, "mode", "default|max-autotune",
+	  "of torch.compile", &opts.mode, 0, 0 },
+	{ OPT_INT, 0, "max-rounds", "N", "6, 12 or 24 (the default)",
+	  &opts.max_rounds, 6, 24 },
+	{ OPT_FLAG, 0, "allow-shared", NULL,
+	  "another user of the GPU is no matter", &opts.allow_shared, 0, 0 },
+	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
+};
+
+static const struct tool tool = {
+	.name = "ca-profile",
+	.operands = "[FILE | DIR ...]",
+	.purpose = "time candidates against eager and torch.compile",
+	.opts = options,
+	.common = OPTS_RECORDS | OPTS_SEED,
+	.max_operands = -1,
+};
+
+int main(int argc, char **argv)
+{
+	struct stage_ops ops = {
+		.name = "ca-profile", .record = record,
+		.directory = judging_directory, .wants = judging_wants,
+		.status = status,
+	};
+	struct common c;
+	int first, rc;
+
+	judge_defaults(&opts);
+	first = opt_parse(&tool, argc, argv, &c);
+	opts.eager_only = baseline[0] == 'e';
+	judging_init(&judging, &opts, &c);
+	rc = stage_run(&ops, &c, argc, argv, first);
+	judging_close(&judging);
+	opt_release(&tool);
+	return rc;
+}

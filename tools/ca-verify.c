@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ca-verify: is what a candidate computes what its task asks for?
+ */
+#include <stdio.h>
+
+#include "base/io.h"
+#include "judge/options.h"
+#include "rec/stage.h"
+
+static struct judge_opts opts;
+static struct judging judging;
+static int explain, predicate, short_of;
+
+static int record(void *ctx, struct rec *r, struct err *e)
+{
+	struct judge *j = judging_open(&judging, e);
+
+	(void)ctx;
+	return j ? judge_verify(j, r, e) : -1;
+}
+
+static void done(void *ctx, const struct rec *r)
+{
+	struct str text = STR_INIT;
+
+	(void)ctx;
+	if (r->kind != REC_CANDIDATE)
+		return;
+	if (judge_status(r, "verify") != ST_OK)
+		short_of = 1;
+	if (!explain)
+		return;
+	judge_explain(r, &text);
+	if (!text.failed)
+		fputs(text.buf, stdout);
+	fflush(stdout);
+	str_release(&text);
+}
+
+static const char *status(void *ctx, const struct rec *r)
+{
+	enum status s = judge_status(r, "verify");
+
+	(void)ctx;
+	return s == ST_NONE ? NULL : status_name(s);
+}
+
+static const struct opt table[] = {
+	JUDGE_OPTS(opts),
+	{ OPT_FLAG, 0, "explain", NULL,
+	  "print what a person needs instead of records", &explain, 0, 0 },
+	{ OPT_FLAG, 'e', "exit-status", NULL,
+	  "exit 1 when a candidate is not verified", &predicate, 0, 0 },
+	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
+};
+
+static const struct tool tool = {
+	.name = "ca-verify",
+	.operands = "[FILE | DIR ...]",
+	.purpose = "verify candidates against their reference",
+	.opts = table,
+	.common = OPTS_RECORDS | OPTS_SEED,
+	.max_operands = -1,
+};
+
+int main(int argc, char **argv)
+{
+	struct stage_ops ops = {
+		.name = "ca-verify", .record = record,
+		.directory = judging_directory, .wants = judging_wants,
+		.done = done, .status = status,
+	};
+	struct common c;
+	int first, rc;
+
+	judge_defaults(&opts);
+	first = opt_parse(&tool, argc, argv, &c);
+	judging_init(&judging, &opts, &c);
+	ops.silent = explain;
+	rc = stage_run(&ops, &c, argc, argv, first);
+	judging_close(&judging);
+	opt_release(&tool);
+	if (!rc && predicate && short_of)
+		rc = CA_FALSE;
+	return rc;
+}
