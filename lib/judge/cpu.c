@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -359,7 +360,7 @@ static int cpu_compare(struct device *d, const struct cmp_rule *rule,
 		       struct err *e)
 {
 	(void)d;
-	return compare(rule, got, ref, fp64, r, e);
+	return compare(rule, got, ref, fp64, 0, r, e);
 }
 
 static int cpu_recover(struct device *d, struct err *e)
