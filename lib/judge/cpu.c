@@ -6,22 +6,20 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/path.h"
+#include "cu/lease.h"
 #include "judge/compare.h"
 #include "judge/device.h"
+#include "judge/hostmem.h"
 #include "judge/trace.h"
 
 #define PAGE 4096u
@@ -47,40 +45,9 @@ static size_t page_up(size_t n)
 static int cpu_shared(struct device *d, size_t bytes, int host, struct mem *m,
 		      struct err *e)
 {
-	size_t n = page_up(bytes);
-	int fd;
-
 	(void)d;
-	*m = (struct mem)MEM_NONE;
-	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return err_sys(e, CA_UNAVAILABLE, "cannot make shared memory");
-	/* Allocated now: a full machine must fail here, in the plan, and not
-	 * as SIGBUS in the middle of an iteration. */
-	errno = posix_fallocate(fd, 0, (off_t)n);
-	if (errno) {
-		err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes", n);
-		goto fail;
-	}
-	/* Its other holder could shrink it under us otherwise. */
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		err_sys(e, CA_SOFTWARE, "cannot seal shared memory");
-		goto fail;
-	}
-	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_POPULATE, fd, 0);
-	if (m->p == MAP_FAILED) {
-		err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes", n);
-		goto fail;
-	}
-	m->bytes = n;
-	m->fd = fd;
-	m->host = host;
-	return 0;
-fail:
-	close(fd);
-	*m = (struct mem)MEM_NONE;
-	return -1;
+	(void)host;	/* all memory is the host's */
+	return hostmem_new(bytes, m, e);
 }
 
 static int cpu_private(struct device *d, size_t bytes, struct mem *m,
@@ -104,11 +71,7 @@ static int cpu_private(struct device *d, size_t bytes, struct mem *m,
 static void cpu_release(struct device *d, struct mem *m)
 {
 	(void)d;
-	if (m->p)
-		munmap(m->p, m->bytes);
-	if (m->fd >= 0)
-		close(m->fd);
-	*m = (struct mem)MEM_NONE;
+	hostmem_free(m);
 }
 
 static int inside(const struct mem *m, size_t off, size_t n, struct err *e)
@@ -382,35 +345,9 @@ static void cpu_unlease(struct device *d)
 static int cpu_lease(struct device *d, int exclusive, double seconds,
 		     struct err *e)
 {
-	char path[CA_PATH_MAX + 16];
-	struct cpu *c = cpu_of(d);
-	int64_t end = deadline_in(seconds);
-
 	cpu_unlease(d);
-	if (path_cache(path, "lease", e))
-		return -1;
-	strcat(path, "/cpu");
-	c->lease = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	if (c->lease < 0)
-		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
-	while (flock(c->lease, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
-		struct timespec ts = { 0, 20000000 };
-
-		if (errno != EWOULDBLOCK && errno != EINTR) {
-			err_sys(e, CA_UNAVAILABLE, "cannot lock '%s'", path);
-			goto fail;
-		}
-		if (now_ns() > end) {
-			err_set(e, CA_UNAVAILABLE, "the CPU's lease was not "
-				"free within %.0f s", seconds);
-			goto fail;
-		}
-		nanosleep(&ts, NULL);
-	}
-	return 0;
-fail:
-	cpu_unlease(d);
-	return -1;
+	cpu_of(d)->lease = lease_take("cpu", exclusive, seconds, e);
+	return cpu_of(d)->lease < 0 ? -1 : 0;
 }
 
 static int cpu_foreign(struct device *d)
