@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an untrusted answer may claim, and the CPU's memory.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "judge/device.h"
+
+static struct ca_msg one(uint32_t dtype, uint32_t ndim, uint64_t offset)
+{
+	struct ca_msg m;
+
+	memset(&m, 0, sizeof(m));
+	m.nleaf = 1;
+	m.leaf[0].kind = LEAF_TENSOR;
+	m.leaf[0].dtype = dtype;
+	m.leaf[0].ndim = ndim;
+	m.leaf[0].offset = offset;
+	for (uint32_t i = 0; i < CA_NDIM; i++)
+		m.leaf[0].shape[i] = 2;
+	return m;
+}
+
+static void test_leaves_inside(void **state)
+{
+	struct extent ext[CA_LEAVES];
+	struct ca_msg m = one(DT_F32, 2, 48);
+
+	(void)state;
+	assert_int_equal(leaves_check(&m, 64, ext), 0);
+	assert_int_equal(ext[0].offset, 48);
+	assert_int_equal(ext[0].bytes, 16);
+	m.leaf[0].shape[0] = 0;
+	assert_int_equal(leaves_check(&m, 64, ext), 0);
+	assert_int_equal(ext[0].bytes, 0);
+}
+
+static void test_leaves_outside(void **state)
+{
+	struct extent ext[CA_LEAVES];
+	struct ca_msg m = one(DT_F32, 2, 49);
+
+	(void)state;
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+	m.leaf[0].offset = UINT64_MAX - 7;
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+	m = one(DT_F32, 2, 0);
+	m.leaf[0].shape[0] = INT64_MAX;
+	assert_int_equal(leaves_check(&m, SIZE_MAX, ext), -1);
+	m.leaf[0].shape[0] = -1;
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+}
+
+static void test_leaves_absurd(void **state)
+{
+	struct extent ext[CA_LEAVES];
+	struct ca_msg m = one(DT_F32, CA_NDIM + 1, 0);
+
+	(void)state;
+	assert_int_equal(leaves_check(&m, 1 << 20, ext), -1);
+	m = one(DT_COUNT, 1, 0);
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+	m = one(DT_NONE, 1, 0);
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+	m = one(DT_F32, 1, 0);
+	m.leaf[0].kind = 0;
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+	m.leaf[0].kind = LEAF_TENSOR;
+	m.nleaf = CA_LEAVES + 1;
+	assert_int_equal(leaves_check(&m, 64, ext), -1);
+}
+
+static void test_cpu_memory(void **state)
+{
+	struct device *d = device_open("cpu", NULL);
+	struct mem a, b;
+	char back[16];
+
+	(void)state;
+	assert_non_null(d);
+	assert_int_equal(d->ops->shared(d, 100, 0, &a, NULL), 0);
+	assert_int_equal(d->ops->private_mem(d, 100, &b, NULL), 0);
+	assert_int_equal(ftruncate(a.fd, 0), -1);
+	assert_int_equal(ftruncate(a.fd, 1 << 20), -1);
+	assert_int_equal(fcntl(a.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(d->ops->upload(d, &a, 4, "abcdefgh", 8, NULL), 0);
+	assert_int_equal(d->ops->copy(d, &b, 0, &a, 4, 8, NULL), 0);
+	assert_int_equal(d->ops->download(d, back, &b, 0, 8, NULL), 0);
+	assert_memory_equal(back, "abcdefgh", 8);
+	assert_int_equal(d->ops->differs(d, &a, 4, &b, 0, 8, NULL), 0);
+	assert_int_equal(d->ops->poison(d, &b, 7, 1, 99, NULL), 0);
+	assert_int_equal(d->ops->differs(d, &a, 4, &b, 0, 7, NULL), 0);
+	assert_int_equal(d->ops->copy(d, &b, b.bytes, &a, 0, 1, NULL), -1);
+	assert_int_equal(d->ops->upload(d, &a, SIZE_MAX, "x", 1, NULL), -1);
+	d->ops->release(d, &a);
+	d->ops->release(d, &b);
+	assert_null(a.p);
+	device_close(d);
+}
+
+static void test_no_such_device(void **state)
+{
+	struct err e = ERR_INIT;
+
+	(void)state;
+	assert_null(device_open("tpu", &e));
+	assert_int_equal(e.code, CA_USAGE);
+	assert_null(device_open("cuda:", &e));
+	assert_int_equal(e.code, CA_USAGE);
+	assert_null(device_open("cuda:4096", &e));
+	assert_int_equal(e.code, CA_USAGE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_leaves_inside),
+		cmocka_unit_test(test_leaves_outside),
+		cmocka_unit_test(test_leaves_absurd),
+		cmocka_unit_test(test_cpu_memory),
+		cmocka_unit_test(test_no_such_device),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
