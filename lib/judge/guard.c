@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One answer at a time is laid beside the expected values, and how far each
+ * element is off goes into a histogram of log u; its upper median is all
+ * that is needed.  The reasoning is in guard.h.
+ */
+#include "judge/guard.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/compare_block.h"
+#include "torch/torch.h"
+
+#define BLOCK 1024
+#define FLOOR_LOOSE 4.0		/* times the largest error of loose math */
+#define SHARE_SEEN 64		/* one in so many must be beyond that */
+#define STEPS 32		/* bins in an octave of u */
+#define OCTAVE_LOW (-60)
+#define OCTAVE_HIGH 40
+#define BINS ((OCTAVE_HIGH - OCTAVE_LOW) * STEPS)
+
+const char *guard_answer_name(enum guard_answer a)
+{
+	static const char *const names[GUARD_ANSWERS] = {
+		[GUARD_ZEROS] = "zeros", [GUARD_MEAN] = "mean",
+		[GUARD_SLICE_MEAN] = "slice_mean",
+		[GUARD_INPUT_COPY] = "input_copy",
+		[GUARD_OTHER_INPUT] = "other_input",
+		[GUARD_OTHER_WEIGHTS] = "other_weights",
+	};
+
+	return a >= 0 && a < GUARD_ANSWERS ? names[a] : "none";
+}
+
+size_t guard_cases(uint64_t elements)
+{
+	return elements < 64 ? 2 * GUARD_CASES : GUARD_CASES;
+}
+
+/* The part of a leaf that is looked at, complex numbers as pairs of reals. */
+struct part {
+	struct view v;
+	uint64_t n;
+};
+
+static uint64_t product(const struct view *v, uint32_t from)
+{
+	uint64_t n = 1;
+
+	for (uint32_t i = from; i < v->ndim; i++)
+		n *= (uint64_t)v->shape[i];
+	return n;
+}
+
+static int part_of(const struct view *v, struct part *p)
+{
+	uint64_t bytes;
+
+	p->v = *v;
+	if (view_count(v, &p->n, &bytes) || (p->n && !v->data))
+		return -1;
+	if (dtype_is_complex(v->dtype)) {
+		p->v.dtype = v->dtype == DT_C64 ? DT_F32 : DT_F64;
+		if (v->ndim < CA_NDIM)
+			p->v.shape[p->v.ndim++] = 2;
+		else
+			p->v.shape[CA_NDIM - 1] *= 2;
+		p->n *= 2;
+	}
+	for (uint32_t i = 0; i < p->v.ndim && p->n > GUARD_ELEMENTS; i++) {
+		uint64_t rest = product(&p->v, i + 1);
+		uint64_t keep = rest ? GUARD_ELEMENTS / rest : 1;
+
+		if (keep < (uint64_t)p->v.shape[i])
+			p->v.shape[i] = keep ? (int64_t)keep : 1;
+		p->n = p->v.shape[i] == 1 ? rest :
+			(uint64_t)p->v.shape[i] * rest;
+	}
+	return 0;
+}
+
+/* Where the values of an answer come from: a view, or means along an axis
+ * (stride `inner`, length `len`), of which a constant is the case of one. */
+struct source {
+	const struct view *v;
+	const double *means;
+	uint64_t inner, len;
+};
+
+static void fill(const struct source *s, uint64_t at, uint64_t n, double *out)
+{
+	uint64_t in, run;
+
+	if (s->v) {
+		view_doubles(s->v, at, n, out);
+		return;
+	}
+	in = at % s->inner;
+	run = at / s->inner;
+	for (uint64_t i = 0; i < n; i++) {
+		out[i] = s->means[run / s->len * s->inner + in];
+		if (++in == s->inner) {
+			in = 0;
+			run++;
+		}
+	}
+}
+
+/* Means of the finite elements along an axis; malloc'd. */
+static double *axis_means(const struct part *p, uint64_t inner, uint64_t len)
+{
+	uint64_t slots = p->n / len, in = 0, run = 0;
+	double *sum = calloc(slots, 2 * sizeof(*sum)), *count = sum + slots;
+	double x[BLOCK];
+
+	if (!sum)
+		return NULL;
+	for (uint64_t at = 0, k; at < p->n; at += k) {
+		k = p->n - at < BLOCK ? p->n - at : BLOCK;
+		view_doubles(&p->v, at, k, x);
+		for (uint64_t i = 0; i < k; i++) {
+			uint64_t slot = run / len * inner + in;
+
+			if (isfinite(x[i])) {
+				sum[slot] += x[i];
+				count[slot]++;
+			}
+			if (++in == inner) {
+				in = 0;
+				run++;
+			}
+		}
+	}
+	for (uint64_t i = 0; i < slots; i++)
+		sum[i] /= count[i] > 0 ? count[i] : 1;
+	return sum;
+}
+
+/* How an answer differs from what is wanted, over all cases. */
+struct tally {
+	uint64_t differs;	/* u > m */
+	uint64_t seen;		/* u > 4m: D */
+	uint64_t classes;	/* finite against not, or another class */
+	int rounding;		/* nowhere off by more than rounding */
+	uint64_t bin[BINS];
+};
+
+struct leaf_job {
+	double atol, rtol;
+	double noise, floor;	/* m, 4m; at most 1 */
+	double rounding;	/* relative, of the leaf's type */
+	int exact;		/* integers, bools */
+};
+
+static unsigned bin_of(double u)
+{
+	int e;
+	double f = frexp(u, &e);	/* u = f * 2^e, 0.5 <= f < 1 */
+	int i = (e - 1 - OCTAVE_LOW) * STEPS + (int)((2 * f - 1) * STEPS);
+
+	if (!isfinite(u) || i >= BINS)
+		return BINS - 1;
+	return i < 0 ? 0 : (unsigned)i;
+}
+
+static double bin_edge(unsigned i)
+{
+	return ldexp(1 + (double)(i % STEPS) / STEPS,
+		     OCTAVE_LOW + (int)(i / STEPS));
+}
+
+static void tally_one(struct tally *t, const struct leaf_job *j, double got,
+		      double want)
+{
+	double d, u;
+
+	if (!isfinite(got) || !isfinite(want)) {
+		t->classes += !cmp_same_class(got, want);
+		return;
+	}
+	d = fabs(got - want);
+	if (d == 0)
+		return;
+	if (d > j->rounding * fabs(want))
+		t->rounding = 0;
+	u = j->exact ? INFINITY : d / (j->atol + j->rtol * fabs(want));
+	t->differs += u > j->noise;
+	if (u > j->floor) {
+		t->seen++;
+		t->bin[bin_of(u)]++;
+	}
+}
+
+static void tally_source(struct tally *t, const struct leaf_job *j,
+			 const struct part *want, const struct source *s)
+{
+	double w[BLOCK], g[BLOCK];
+
+	for (uint64_t at = 0, k; at < want->n; at += k) {
+		k = want->n - at < BLOCK ? want->n - at : BLOCK;
+		view_doubles(&want->v, at, k, w);
+		fill(s, at, k, g);
+		for (uint64_t i = 0; i < k; i++)
+			tally_one(t, j, g[i], w[i]);
+	}
+}
+
+/* The largest s at which half of D still misses; D is not empty. */
+static double tally_limit(const struct tally *t)
+{
+	uint64_t need = (t->seen + 1) / 2, above = 0;
+	unsigned i = BINS;
+
+	while (i > 0 && above < need)
+		above += t->bin[--i];
+	return bin_edge(i) * (1 - 0x1p-20);
+}
+
+/* What one answer says about a leaf. */
+static void weigh(struct guard_leaf *l, enum guard_answer a,
+		  const struct tally *t)
+{
+	double limit;
+
+	if (!t->differs) {
+		int own = a == GUARD_MEAN || a == GUARD_SLICE_MEAN ||
+			a == GUARD_OTHER_WEIGHTS;
+
+		if (!t->classes && !(own && t->rounding) &&
+		    l->trivial == GUARD_NONE)
+			l->trivial = a;
+		return;
+	}
+	if (t->seen < t->differs / SHARE_SEEN + 1) {
+		if (!t->classes && l->passes == GUARD_NONE)
+			l->passes = a;
+		return;
+	}
+	limit = tally_limit(t);
+	if (limit < l->limit) {
+		l->limit = limit;
+		l->nearest = a;
+	}
+}
+
+/* Half a unit in the last place, relative, at worst. */
+static double half_ulp(enum ca_dtype t)
+{
+	switch (t) {
+	case DT_F8E5M2:
+		return 0x1p-3;
+	case DT_F8E4M3:
+		return 0x1p-4;
+	case DT_BF16:
+		return 0x1p-8;
+	case DT_F16:
+		return 0x1p-11;
+	default:
+		return 0x1p-24;
+	}
+}
+
+/* Below this nothing is asked of any type: see guard.h. */
+#define LEAST_NOISE 0x1p-13
+
+/* Largest u of one view against another, where both are finite; *top grows to
+ * the largest finite |want|. */
+static double largest_u(const struct leaf_job *j, const struct part *want,
+			const struct view *v, double *top, uint64_t *finite)
+{
+	double w[BLOCK], g[BLOCK], worst = 0;
+
+	for (uint64_t at = 0, k; at < want->n; at += k) {
+		k = want->n - at < BLOCK ? want->n - at : BLOCK;
+		view_doubles(&want->v, at, k, w);
+		view_doubles(v, at, k, g);
+		for (uint64_t i = 0; i < k; i++) {
+			double aw = fabs(w[i]), d = fabs(g[i] - w[i]);
+
+			if (!isfinite(aw))
+				continue;
+			(*finite)++;
+			*top = fmax(*top, aw);
+			d /= j->atol + j->rtol * aw;
+			if (isfinite(d) && d > worst)
+				worst = d;
+		}
+	}
+	return worst;
+}
+
+struct guard_run {
+	const struct guard_case *cases;
+	size_t ncase, leaf;
+	struct part want[GUARD_CASES_MAX];
+	uint64_t whole;		/* elements before the cut */
+	struct leaf_job job;
+	struct guard_leaf *out;
+	struct tally *tally;
+};
+
+static int fits(const struct view *v, const struct view *want,
+		struct part *p)
+{
+	if (v->dtype != want->dtype || v->ndim != want->ndim ||
+	    memcmp(v->shape, want->shape, v->ndim * sizeof(v->shape[0])))
+		return 0;
+	return !part_of(v, p);
+}
+
+static int measure_noise(struct guard_run *g, struct guard_result *res,
+			 struct err *e)
+{
+	double worst = 0, top = 0, least;
+	enum ca_dtype t = g->want[0].v.dtype;
+
+	for (size_t c = 0; c < g->ncase; c++) {
+		const struct guard_case *k = &g->cases[c];
+		uint64_t finite = 0, again = 0;
+		struct part p;
+
+		largest_u(&g->job, &g->want[c], &g->want[c].v, &top, &finite);
+		for (size_t i = 0; i < k->nloose; i++) {
+			if (!fits(&k->loose[i][g->leaf], &k->want[g->leaf],
+				  &p))
+				return err_set(e, CA_SOFTWARE,
+					       "guard: loose result %zu does "
+					       "not fit", i);
+			worst = fmax(worst, largest_u(&g->job, &g->want[c],
+						      &p.v, &top, &again));
+		}
+		g->out->finite += finite;
+		if (!finite && g->want[c].n)
+			res->no_finite = 1;
+	}
+	g->job.rounding = 4 * half_ulp(t);
+	if (g->job.exact)
+		return 0;
+	least = fmax(half_ulp(t), LEAST_NOISE) * top /
+		(g->job.atol + g->job.rtol * top);
+	g->job.noise = fmin(1, fmax(worst, least));
+	g->job.floor = fmin(1, FLOOR_LOOSE * g->job.noise);
+	return 0;
+}
+
+static void answer_begin(struct guard_run *g)
+{
+	memset(g->tally, 0, sizeof(*g->tally));
+	g->tally->rounding = 1;
+}
+
+static void answer_case(struct guard_run *g, size_t c,
+			const struct source *s)
+{
+	tally_source(g->tally, &g->job, &g->want[c], s);
+}
+
+static void answer_end(struct guard_run *g, enum guard_answer a)
+{
+	weigh(g->out, a, g->tally);
+}
+
+static void try_constant(struct guard_run *g, enum guard_answer a)
+{
+	answer_begin(g);
+	for (size_t c = 0; c < g->ncase; c++) {
+		double value = 0;
+		struct source s = { NULL, &value, 1, g->want[c].n + 1 };
+
+		/* Integers have no mean to guess: their first element. */
+		if (a == GUARD_MEAN && g->job.exact && g->want[c].n)
+			view_doubles(&g->want[c].v, 0, 1, &value);
+		answer_case(g, c, &s);
+	}
+	answer_end(g, a);
+}
+
+/* Along one axis; over the whole when len is 0. */
+static int try_means(struct guard_run *g, enum guard_answer a, uint64_t inner,
+		     uint64_t len)
+{
+	answer_begin(g);
+	for (size_t c = 0; c < g->ncase; c++) {
+		const struct part *w = &g->want[c];
+		struct source s = { NULL, NULL, inner, len ? len : w->n };
+		double *means = w->n ? axis_means(w, inner, s.len) : NULL;
+
+		s.means = means;
+		if (means)
+			answer_case(g, c, &s);
+		free(means);
+		if (w->n && !means)
+			return -1;
+	}
+	answer_end(g, a);
+	return 0;
+}
+
+static int try_all_means(struct guard_run *g)
+{
+	const struct view *v = &g->want[0].v;
+
+	if (g->job.exact) {
+		try_constant(g, GUARD_MEAN);
+		return 0;
+	}
+	if (try_means(g, GUARD_MEAN, 1, 0))
+		return -1;
+	for (uint32_t d = 0; d < v->ndim; d++) {
+		uint64_t len = (uint64_t)v->shape[d];
+
+		if (len > 1 && len < g->want[0].n &&
+		    try_means(g, GUARD_SLICE_MEAN, product(v, d + 1), len))
+			return -1;
+	}
+	return 0;
+}
+
+/* An input with as many elements, whatever its shape or real type. */
+static int copy_part(const struct guard_run *g, const struct view *in,
+		     struct part *p)
+{
+	const struct view *want = &g->cases[0].want[g->leaf];
+	uint64_t n, bytes;
+
+	if (view_count(in, &n, &bytes) || n != g->whole ||
+	    dtype_is_complex(in->dtype) != dtype_is_complex(want->dtype) ||
+	    (n && !in->data))
+		return 0;
+	p->v = *in;
+	if (dtype_is_complex(in->dtype))
+		p->v.dtype = in->dtype == DT_C64 ? DT_F32 : DT_F64;
+	return 1;
+}
+
+static void try_copies(struct guard_run *g)
+{
+	for (size_t i = 0; i < g->cases[0].ninputs; i++) {
+		size_t c;
+
+		answer_begin(g);
+		for (c = 0; c < g->ncase; c++) {
+			struct part p;
+			struct source s = { &p.v, NULL, 1, 1 };
+
+			if (i >= g->cases[c].ninputs ||
+			    !copy_part(g, &g->cases[c].inputs[i], &p))
+				break;
+			answer_case(g, c, &s);
+		}
+		if (c == g->ncase)
+			answer_end(g, GUARD_INPUT_COPY);
+	}
+}
+
+/* A result of another shape cannot be mistaken for the right one. */
+static void try_other(struct guard_run *g, enum guard_answer a)
+{
+	answer_begin(g);
+	for (size_t c = 0; c < g->ncase; c++) {
+		const struct guard_case *k = &g->cases[c];
+		const struct view *list = a == GUARD_OTHER_INPUT ?
+			k->other_input : k->other_weights;
+		struct part p;
+		struct source s = { &p.v, NULL, 1, 1 };
+
+		if (!list || !fits(&list[g->leaf], &k->want[g->leaf], &p))
+			return;
+		answer_case(g, c, &s);
+	}
+	answer_end(g, a);
+}
+
+static int prepare(struct guard_run *g, struct err *e)
+{
+	const struct view *first = &g->cases[0].want[g->leaf];
+	uint64_t bytes;
+
+	for (size_t c = 0; c < g->ncase; c++) {
+		const struct view *v = &g->cases[c].want[g->leaf];
+
+		if (!fits(v, first, &g->want[c]))
+			return err_set(e, CA_SOFTWARE, "guard: result %zu "
+				       "changes between seeds", g->leaf);
+	}
+	if (view_count(first, &g->whole, &bytes))
+		return -1;
+	g->job.noise = g->job.floor = 0;
+	g->job.exact = !dtype_is_float(first->dtype) &&
+		!dtype_is_complex(first->dtype);
+	return 0;
+}
+
+static int run_leaf(struct guard_run *g, struct guard_result *res,
+		    struct err *e)
+{
+	struct guard_leaf *l = g->out;
+
+	l->limit = bin_edge(BINS - 1);
+	l->nearest = l->trivial = l->passes = GUARD_NONE;
+	if (prepare(g, e) || measure_noise(g, res, e))
+		return -1;
+	try_constant(g, GUARD_ZEROS);
+	if (try_all_means(g))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	try_copies(g);
+	try_other(g, GUARD_OTHER_INPUT);
+	try_other(g, GUARD_OTHER_WEIGHTS);
+	l->noise = g->job.noise;
+	l->factor = fmax(fmin(1, l->limit), g->job.floor);
+	return 0;
+}
+
+static const char *in_words(enum guard_answer a)
+{
+	static const char *const words[GUARD_ANSWERS] = {
+		[GUARD_ZEROS] = "all zeros", [GUARD_MEAN] = "a constant",
+		[GUARD_SLICE_MEAN] = "the mean of each slice",
+		[GUARD_INPUT_COPY] = "a copy of an input",
+		[GUARD_OTHER_INPUT] = "the result for another input",
+		[GUARD_OTHER_WEIGHTS] = "the result of other weights",
+	};
+
+	return a >= 0 ? words[a] : "nothing";
+}
+
+static void fail(struct guard_result *r, size_t leaf, enum guard_answer a,
+		 const char *how)
+{
+	if (r->invalid)
+		return;
+	r->invalid = 1;
+	r->answer = a;
+	r->bad_leaf = (uint32_t)leaf;
+	snprintf(r->text, sizeof(r->text), "result %zu: %s %s", leaf,
+		 in_words(a), how);
+}
+
+static void conclude(struct guard_result *r)
+{
+	size_t trivial = 0;
+
+	r->answer = GUARD_NONE;
+	if (r->no_finite) {
+		r->invalid = 1;
+		snprintf(r->text, sizeof(r->text),
+			 "a result without one finite element");
+	}
+	for (size_t i = 0; i < r->nleaf; i++) {
+		trivial += r->leaf[i].trivial != GUARD_NONE;
+		if (r->leaf[i].passes != GUARD_NONE)
+			fail(r, i, r->leaf[i].passes,
+			     "cannot be told from the right one");
+	}
+	if (r->nleaf && trivial == r->nleaf)
+		fail(r, 0, r->leaf[0].trivial, "is right");
+	if (!r->nleaf && !r->invalid) {
+		r->invalid = 1;
+		snprintf(r->text, sizeof(r->text), "no result to compare");
+	}
+}
+
+int guard_run(const struct guard_case *cases, size_t ncase, size_t nleaf,
+	      double atol, double rtol, struct guard_result *res,
+	      struct err *e)
+{
+	struct guard_run g = { .cases = cases, .ncase = ncase };
+	int rc = -1;
+
+	memset(res, 0, sizeof(*res));
+	if (!ncase || ncase > GUARD_CASES_MAX || nleaf > CA_LEAVES ||
+	    !(atol > 0) || !(rtol >= 0))
+		return err_set(e, CA_SOFTWARE, "guard: arguments do not fit");
+	g.job.atol = atol;
+	g.job.rtol = rtol;
+	g.tally = malloc(sizeof(*g.tally));
+	if (!g.tally)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	res->nleaf = nleaf;
+	for (g.leaf = 0; g.leaf < nleaf; g.leaf++) {
+		g.out = &res->leaf[g.leaf];
+		if (run_leaf(&g, res, e))
+			goto out;
+	}
+	conclude(res);
+	rc = 0;
+out:
+	free(g.tally);
+	return rc;
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-profile from outside, on the CPU.  Nothing here depends on how long
+# anything takes, except that a matrix product takes longer than reading the
+# matrix.
+
+load judge
+
+setup() {
+	judge_setup
+}
+
+teardown() {
+	judge_teardown
+}
+
+profile() {
+	"$bin/ca-profile" --device cpu "$@"
+}
+
+@test "a candidate that wins by algebra, from the workdir on" {
+	profile --quick "$fix/diag-matmul" >out
+	[ "$(statuses verify out)" = $'diag-matmul\tok' ]
+	jq -e '.profile | (.status == "ok" or .status == "inconclusive_time") and
+		.clock == "bracket" and .device == "cpu" and .provisional and
+		.contended == false and .rounds >= 1 and
+		.eager.median_us > 0 and .compile.median_us > 0 and
+		.eager.low_us <= .eager.median_us and
+		.eager.median_us <= .eager.high_us and
+		.speedup.eager.lower > 2 and .speedup.compile.lower > 2' out
+}
+
+@test "--baseline eager leaves torch.compile out" {
+	profile --quick --baseline eager "$fix/slow-diag-matmul" >out
+	jq -e '.profile | .compile == null and (.compile_reason | length > 0) and
+		.provisional and .speedup.eager.upper < 0.9 and
+		.options.baseline == "eager"' out
+}
+
+@test "what is not verified is not timed" {
+	"$bin/ca-compile" --device cpu "$fix/bad-compile" "$fix/bad-value" \
+		"$fix/bad-segfault" >in
+	profile --quick in >out
+	[ "$(statuses profile out)" = "$(statuses verify out)" ]
+	[ "$(statuses verify out)" = \
+		$'bad-compile\tcompile_error\nbad-value\twrong_value\nbad-segfault\tcrashed' ]
+	jq -e -s 'map(.profile.candidate == null and .profile.eager == null) |
+		all' out
+}
+
+@test "a forged verdict is judged again before the clock" {
+	"$bin/ca-verify" --device cpu "$fix/bad-value" >in
+	sed 's/"verify":{"status":"wrong_value"/"verify":{"status":"ok"/' in >forged
+	! cmp -s in forged
+	profile --quick --baseline eager forged >out
+	[ "$(statuses verify out)" = $'bad-value\twrong_value' ]
+	[ "$(jq .profile.candidate out)" = null ]
+}
+
+@test "right while it is verified, wrong while it is timed" {
+	# Counts its calls and answers with stale numbers after the 200th.
+	cp -r "$fix/diag-matmul" tired
+	cat >tired/kernels/scale_rows.c <<-'END'
+		#include <stdint.h>
+		void scale_rows(const float *a, const float *b, float *out,
+				int64_t n, int64_t m)
+		{
+			static int calls;
+			float off = calls++ < 35 ? 0 : 1;
+
+			for (int64_t i = 0; i < n; i++)
+				for (int64_t j = 0; j < m; j++)
+					out[i * m + j] = a[i] * b[i * m + j] + off;
+		}
+	END
+	"$bin/ca-verify" --device cpu tired >in
+	[ "$(statuses verify in)" = $'tired\tok' ]
+	profile --max-rounds 6 --baseline eager in >out
+	statuses profile out
+	[ "$(statuses profile out)" = $'tired\twrong_value' ]
+	[ "$(jq .profile.candidate out)" = null ]
+}
+
+@test "a signed profile is believed" {
+	profile --quick --baseline eager "$fix/diag-matmul" >once
+	profile --quick --baseline eager once >twice
+	cmp once twice
+}
+
+@test "records of other kinds pass as they are" {
+	printf '%s\n' '{"kind":"task","v":1,"id":"7","code":"x = 1","own": 1.50}' \
+		'{"kind":"metric","v":1,"step":3}' >in
+	profile in >out
+	cmp in out
+}
+
+@test "wrong usage" {
+	run profile --max-rounds 0 /dev/null
+	[ "$status" -eq 64 ]
+	run profile --baseline jit /dev/null
+	[ "$status" -eq 64 ]
+	run profile no-such-file
+	[ "$status" -eq 66 ]
+}
+
+@test "an interrupt while a clock runs leaves nothing running" {
+	"$bin/ca-verify" --device cpu "$fix/diag-matmul" >in
+	env --default-signal=INT "$bin/ca-profile" --device cpu in >out &
+	judge=$!
+	for i in $(seq 100); do
+		[ "$(marked | wc -l)" -lt 4 ] || break
+		sleep 0.1
+	done
+	sleep 3
+	kill -INT "$judge"
+	status=0
+	wait "$judge" || status=$?
+	[ "$status" -eq 130 ]
+	[ ! -s out ]
+}

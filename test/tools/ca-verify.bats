@@ -1,0 +1,332 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-verify from outside, on the CPU.
+
+load judge
+
+setup() {
+	judge_setup
+}
+
+teardown() {
+	judge_teardown
+}
+
+verify() {
+	"$bin/ca-verify" --device cpu "$@"
+}
+
+@test "every fixture gets the status that it states" {
+	run "$BATS_TEST_DIRNAME/../fixtures.sh" -v cpu
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -ge 28 ]
+}
+
+@test "a workdir as operand is built and verified" {
+	verify "$fix/diag-matmul" >out
+	[ "$(statuses build out)" = $'diag-matmul\tok' ]
+	[ "$(statuses verify out)" = $'diag-matmul\tok' ]
+	jq -e '.verify | .rules == "paper" and .device == "cpu" and
+		.iterations >= 5 and .aten.compute == 0 and
+		(.tensors | length) == 1 and .tensors[0].misses == 0 and
+		.tensors[0].shape == [1024, 1024] and
+		(.mac | type) == "string"' out
+}
+
+@test "-e tells by the exit status, and only then" {
+	build in "$fix/bad-value" "$fix/diag-matmul"
+	verify in >out
+	jq -c 'select(.name == "diag-matmul")' in >good
+	verify -e good >/dev/null
+	run verify -e in
+	[ "$status" -eq 1 ]
+}
+
+@test "--explain names the first element that missed" {
+	build in "$fix/bad-value"
+	run verify --explain in
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} == "bad-value: wrong_value"* ]]
+	[[ $output == *"[1023, "*"got "*"wanted "*"allowed "* ]]
+	[[ $output != *'{"kind"'* ]]
+}
+
+@test "--explain shows the compiler's message and its place" {
+	run verify --explain "$fix/bad-compile"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} == "bad-compile: compile_error"* ]]
+	[[ $output == *kernels/scale_rows.c:*undeclared* ]]
+}
+
+@test "--explain of a crash names the signal" {
+	run verify --explain "$fix/bad-segfault"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} == "bad-segfault: crashed"* ]]
+	[[ $output == *"signal 11"* ]]
+}
+
+@test "--literal leaves the other distributions out" {
+	build in "$fix/diag-matmul"
+	verify in >all
+	verify --literal in >literal
+	jq -e '.verify.options.literal == true' literal
+	jq -e '.verify.options.literal == false' all
+	[ "$(jq .verify.iterations literal)" -lt "$(jq .verify.iterations all)" ]
+}
+
+@test "a candidate that is right on plain inputs only" {
+	# The task's inputs are never negative; other distributions are.
+	cp -r "$fix/matmul-sum" unsigned
+	sed -i 's/s += x\[i \* m + j\]/s += __builtin_fabsf(x[i * m + j])/' \
+		unsigned/kernels/matmul_sum.c
+	grep -q fabsf unsigned/kernels/matmul_sum.c
+	build in unsigned
+	verify --literal in >literal
+	verify in >all
+	[ "$(statuses verify literal)" = $'unsigned\tok' ]
+	[ "$(statuses verify all)" = $'unsigned\twrong_value' ]
+}
+
+@test "-n reads so many records" {
+	build in "$fix/bad-compile" "$fix/diag-matmul" "$fix/bad-value"
+	verify -n 1 in >out
+	[ "$(wc -l <out)" -eq 1 ]
+	[ "$(statuses verify out)" = $'bad-compile\tcompile_error' ]
+}
+
+@test "records of other kinds pass as they are" {
+	cat >in <<-'END'
+		{"kind":"task","v":1,"id":"7","code":"x = 1","own": 1.50}
+		{"kind":"metric","v":1,"step":3}
+		{"kind":"something","v":1,"a":[1,  2]}
+	END
+	verify in >out
+	cmp in out
+}
+
+@test "other fields of a candidate stay" {
+	build in "$fix/bad-compile"
+	sed 's/^{/{"mine":{"deep":[1.50,"é"]},/' in >more
+	verify more >out
+	grep -qF '"mine":{"deep":[1.50,"é"]}' out
+	[ "$(statuses verify out)" = $'bad-compile\tcompile_error' ]
+}
+
+@test "a signed verdict is believed, a changed one is not" {
+	build in "$fix/diag-matmul" "$fix/bad-value"
+	verify in >once
+	verify once >twice
+	cmp once twice
+	sed 's/"verify":{"status":"wrong_value"/"verify":{"status":"ok"/' once >forged
+	! cmp -s once forged
+	verify forged >judged
+	[ "$(statuses verify judged | tail -1)" = $'bad-value\twrong_value' ]
+}
+
+@test "a verdict moved over from another candidate is judged again" {
+	build in "$fix/diag-matmul" "$fix/bad-value"
+	verify in >out
+	good=$(jq -c 'select(.name == "diag-matmul").verify' out)
+	jq -c --argjson v "$good" '.verify = $v' out >moved
+	verify moved >judged
+	[ "$(statuses verify judged)" = \
+		$'diag-matmul\tok\nbad-value\twrong_value' ]
+}
+
+@test "a laxer verdict is judged again, a stricter one is believed" {
+	build in "$fix/diag-matmul"
+	verify --literal in >lax
+	verify lax >strict
+	[ "$(jq .verify.options.literal strict)" = false ]
+	verify --literal strict >again
+	cmp strict again
+}
+
+@test "--seed replays, and the record says so" {
+	build in "$fix/bad-value"
+	verify --seed 7 --no-prov in >a
+	verify --seed 7 --no-prov in >b
+	cmp a b
+	[ "$(jq -r .verify.options.seed a)" = 7 ]
+}
+
+@test "tasks that cannot be judged" {
+	model | sed 's/class Model(/class Other(/' | task no-model
+	model | sed 's/return 2 \* x/raise ValueError("no")/' | task raises
+	model 'raise KeyError(1)' | task inputs-raise
+	model | sed 's/^def get_init_inputs.*/def (/' | task syntax
+	model 'os._exit(0)' | task exits
+	model 'os.kill(os.getpid(), 11)' | task segfault
+	model 'time.sleep(1000)' | task sleeps
+	model 'while True: pass' | task spins
+	model 'return "text"' | task no-list
+	model | sed 's/return 2 \* x/return 0 * x/' | task all-zeros
+	model | task good
+	build in no-model raises inputs-raise syntax exits segfault sleeps \
+		spins no-list all-zeros good
+	verify --task-timeout 4s in >out
+	statuses verify out
+	[ "$(statuses verify out)" = "$(printf '%s\tinvalid_reference\n' \
+		no-model raises inputs-raise syntax exits segfault sleeps \
+		spins no-list all-zeros; printf 'good\tok')" ]
+	jq -e -s 'map(select(.name != "good") | .verify.text | length > 0) |
+		all' out
+}
+
+@test "a task that prints a gigabyte" {
+	model 'for i in range(1024):' '    os.write(1, b"y" * 1048576)' | task out
+	model 'for i in range(1024):' '    os.write(2, b"y" * 1048576)' | task err
+	model | task good
+	build in out err good
+	verify --task-timeout 20s in >result 2>messages
+	[ "$(wc -l <result)" -eq 3 ]
+	[ "$(stat -c %s messages)" -lt 1000000 ]
+	statuses verify result
+	[[ $(statuses verify result) == \
+		out$'\t'@(ok|invalid_reference)$'\n'err$'\t'@(ok|invalid_reference)$'\n'good$'\tok' ]]
+}
+
+@test "a task and a candidate that allocate without end" {
+	model 'hold = []' 'while True:' \
+		'    hold.append(torch.ones(16 << 20))' | task greedy-task
+	model | task greedy
+	cat >greedy/kernels/twice.c <<-'END'
+		#include <stdint.h>
+		#include <stdlib.h>
+		#include <string.h>
+		void twice(const float *x, float *out, int64_t n)
+		{
+			size_t size = 64 << 20;
+			(void)x; (void)n;
+			for (;;) {
+				char *p = malloc(size);
+				memset(p, 1, size);
+				out[0] = p[0];
+			}
+		}
+	END
+	model | task good
+	build in greedy-task greedy good
+	verify --task-timeout 60s in >out
+	statuses verify out
+	[[ $(statuses verify out) == greedy-task$'\t'invalid_reference$'\n'greedy$'\t'@(oom|crashed|killed)$'\n'good$'\tok' ]]
+}
+
+@test "candidates that misbehave as processes" {
+	model | task forks
+	sed -i '1i import os' forks/model_new.py
+	sed -i 's/    def forward/    def __init__(self):\n        super().__init__()\n        [os.fork() for i in range(9)]\n&/' \
+		forks/model_new.py
+	model | task stops
+	sed -i '1i import os, signal' stops/model_new.py
+	sed -i 's/        return out/        os.kill(os.getpid(), signal.SIGSTOP)\n&/' \
+		stops/model_new.py
+	model | task prints
+	sed -i '1i import os' prints/model_new.py
+	sed -i 's/        return out/        print("{\\"verify\\": \\"ok\\"}")\n        os.write(1, b"x" * 9999999)\n&/' \
+		prints/model_new.py
+	model | task raises
+	sed -i 's/        return out/        raise SystemExit(0)/' raises/model_new.py
+	model | task good
+	build in forks stops prints raises good
+	verify --timeout 4s --first-timeout 4s in >out 2>messages
+	statuses verify out
+	[ "$(wc -l <out)" -eq 5 ]
+	[ "$(stat -c %s messages)" -lt 1000000 ]
+	[[ $(statuses verify out) == forks$'\t'@(crashed|killed|tampered)$'\n'stops$'\t'@(timeout|crashed|ok)$'\n'prints$'\t'ok$'\n'raises$'\t'crashed$'\n'good$'\tok' ]]
+}
+
+@test "the host is killed in mid-job: the record is judged again" {
+	model | task good
+	build one good
+	for i in 1 2 3 4; do cat one; done >in
+	verify in >out &
+	judge=$!
+	for i in $(seq 200); do
+		[ "$(wc -l <out)" -lt 1 ] || break
+		sleep 0.1
+	done
+	hosts=$(pgrep -P "$judge" -f host.py)
+	[ -n "$hosts" ]
+	# shellcheck disable=SC2086
+	kill -9 $hosts
+	wait "$judge"
+	[ "$(statuses verify out | sort -u)" = $'good\tok' ]
+	[ "$(wc -l <out)" -eq 4 ]
+}
+
+@test "hosts and workers are killed at random moments" {
+	"$BATS_TEST_DIRNAME/../kill.sh" 1 10 4
+}
+
+@test "an interrupt ends it, and leaves nothing running" {
+	build in "$fix/bad-hang" "$fix/bad-hang"
+	# A shell's background jobs ignore SIGINT; env undoes that.
+	env --default-signal=INT "$bin/ca-verify" --device cpu in >out &
+	judge=$!
+	for i in $(seq 100); do
+		[ "$(marked | wc -l)" -lt 4 ] || break
+		sleep 0.1
+	done
+	sleep 1
+	kill -INT "$judge"
+	status=0
+	wait "$judge" || status=$?
+	[ "$status" -eq 130 ]
+	[ "$(wc -l <out)" -le 1 ]
+}
+
+@test "killed itself, it leaves nothing running" {
+	build in "$fix/bad-hang"
+	verify in >out &
+	judge=$!
+	for i in $(seq 100); do
+		[ "$(marked | wc -l)" -lt 4 ] || break
+		sleep 0.1
+	done
+	kill -9 "$judge"
+	wait "$judge" || :
+	for i in $(seq 100); do
+		[ -n "$(marked)" ] || break
+		sleep 0.1
+	done
+	[ -z "$(marked)" ]
+}
+
+@test "two at once on one device both finish" {
+	model | task good
+	build in good
+	verify in >a &
+	one=$!
+	verify in >b
+	wait "$one"
+	[ "$(statuses verify a)$(statuses verify b)" = $'good\tokgood\tok' ]
+}
+
+@test "what is missing is said, with the documented exit status" {
+	build in "$fix/diag-matmul"
+	run verify --device cuda:99 in
+	[ "$status" -eq 69 ]
+	run verify --device toaster in
+	[ "$status" -eq 64 ]
+	run verify --rules lax in
+	[ "$status" -eq 64 ]
+	run verify no-such-file
+	[ "$status" -eq 66 ]
+	printf '#!/bin/sh\nexit 1\n' >nopython
+	chmod +x nopython
+	CA_PYTHON=$PWD/nopython run verify in
+	[ "$status" -eq 69 ]
+	[[ $output == *nopython* ]]
+}
+
+@test "a candidate without files or task is a bad record" {
+	build one "$fix/diag-matmul"
+	jq -c 'del(.files)' one >in
+	jq -c 'del(.task)' one >>in
+	cat one >>in
+	verify in >out
+	[ "$(jq -r .verify.status out | tr '\n' ' ')" = 'bad_record bad_record ok ' ]
+}
