@@ -7,8 +7,9 @@
 # Prints one line for each; exit 1 when one differs.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+bin=${CA_BIN:-bin}
 
-verify_only= quick=
+verify_only="" quick=""
 while getopts vq o; do
 	case $o in
 	v) verify_only=1 ;;
@@ -19,16 +20,23 @@ done
 shift $((OPTIND - 1))
 device=${1:?cpu or cuda}
 shift
-[ $# -gt 0 ] || set -- $(ls "fixtures/workdirs/$device")
-dirs=("${@/#/fixtures/workdirs/$device/}")
+if [ $# -gt 0 ]; then
+	dirs=("${@/#/fixtures/workdirs/$device/}")
+else
+	dirs=("fixtures/workdirs/$device"/*)
+fi
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
+on="--device $device"
+# shellcheck disable=SC2086 # $on is two words, $quick none or one
 if [ "$verify_only" ]; then
-	bin/ca-compile --device "$device" "${dirs[@]}" | bin/ca-verify >"$out"
+	"$bin/ca-compile" $on "${dirs[@]}" |
+		"$bin/ca-verify" $on --first-timeout 10s >"$out"
 else
-	bin/ca-compile --device "$device" "${dirs[@]}" | bin/ca-verify |
-		bin/ca-profile $quick | bin/ca-reward >"$out"
+	"$bin/ca-compile" $on "${dirs[@]}" |
+		"$bin/ca-verify" $on --first-timeout 10s |
+		"$bin/ca-profile" $on $quick | "$bin/ca-reward" >"$out"
 fi
 
 rc=0

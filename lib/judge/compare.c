@@ -19,26 +19,26 @@
 #define BYTE_CHUNK ((size_t)4 << 20)
 #define THREADS_MAX 64
 
+static int any_dim(const struct view *v, int64_t below)
+{
+	for (uint32_t i = 0; i < v->ndim; i++)
+		if (v->shape[i] < below)
+			return 1;
+	return 0;
+}
+
 int view_count(const struct view *v, uint64_t *n, uint64_t *bytes)
 {
-	uint64_t size = dtype_size(v->dtype), count = 1;
-	int empty = 0;
+	uint64_t size = dtype_size(v->dtype);
 
-	if (!size || v->ndim > CA_NDIM)
+	if (!size || v->ndim > CA_NDIM || any_dim(v, 0))
 		return -1;
-	for (uint32_t i = 0; i < v->ndim; i++) {
-		if (v->shape[i] < 0)
+	*n = any_dim(v, 1) ? 0 : 1;
+	for (uint32_t i = 0; *n && i < v->ndim; i++)
+		if (__builtin_mul_overflow(*n, (uint64_t)v->shape[i], n))
 			return -1;
-		if (!v->shape[i])
-			empty = 1;
-		else if (__builtin_mul_overflow(count, (uint64_t)v->shape[i],
-						&count))
-			return -1;
-	}
-	if (__builtin_mul_overflow(count, size, &size) || size > INT64_MAX)
+	if (__builtin_mul_overflow(*n, size, bytes) || *bytes > INT64_MAX)
 		return -1;
-	*n = empty ? 0 : count;
-	*bytes = empty ? 0 : size;
 	return 0;
 }
 

@@ -16,13 +16,20 @@
  *            unit in the last place of the leaf's type (float32, float64 and
  *            complex: 2^-13, so that 4m is 2^-11, the error of the
  *            hardware's own tanh); at most 1, since s never exceeds 1.
- *   D        the elements, over all cases, where an answer has u > m.
+ *   D        the elements, over all cases, in which an answer differs by
+ *            what can be asked at all: u > 4m.
  *   s        as large as possible with at least half of each answer's D
- *            missing (the median of u over D), 1 at most, 4m at least.
+ *            missing (the median of u over D), hence 4m at least; at most 1.
  *
- * An answer that would need s < 4m passes although it is wrong: the leaf
- * cannot be verified, the task is an invalid reference.  An answer whose D is
- * empty is right as far as anybody can tell, and then it depends:
+ * (Were D to hold whatever differs by more than m, a softmax of randn would
+ * count as unverifiable: its largest elements set m, and its median is only a
+ * few times the loosest math's error in those.)
+ *
+ * An answer that differs by more than the loosest math somewhere (u > m), but
+ * with fewer than one in 64 of these elements in D, passes although it is
+ * wrong: the leaf cannot be verified, the task is an invalid reference.  An
+ * answer that nowhere has u > m is right as far as anybody can tell, and then
+ * it depends:
  *   - zeros, copies and another input's output: the leaf is trivial.  One
  *     such leaf (a constant mask beside a real result) is harmless, a task
  *     whose leaves are all trivial is not: it is invalid.
@@ -33,7 +40,7 @@
  *     leaves it out is not caught: the leaf is trivial.
  * Elements that are not finite in either are compared by class and kept out
  * of D; a difference of class is always seen, so such an answer does not
- * pass.  Bools and integers are exact: m = 0, s = 1, only D can be empty.
+ * pass.  Bools and integers are exact: m = 0, s = 1, D is all that differs.
  * Small discrete results agree by chance, hence several cases, pooled.
  *
  * What follows: relu and clamp on inputs that reach both sides are fine, for
