@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "judge/compare.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "judge/compare_elem.h"
 #include "torch/torch.h"
@@ -585,5 +581,5 @@ int main(void)
 		cmocka_unit_test(bytes),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_TESTS(tests);
 }

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "judge/families.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests.h"
 
 static const struct family_traits all = { 1, 1, 1, 1 };
 
@@ -118,5 +114,5 @@ int main(void)
 		cmocka_unit_test(names_and_requests),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_TESTS(tests);
 }

@@ -5,13 +5,9 @@
  */
 #include "judge/guard.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #define CASES GUARD_CASES
 
@@ -133,7 +129,7 @@ static struct guard_result judge(const struct task *t)
 	build(&b, t);
 	assert_int_equal(guard_run(b.c, CASES, 1, 1e-2, 1e-2, &g, &e), 0);
 	release(&b);
-	print_message("factor %.3g noise %.3g limit %.3g (%s) invalid %d %s\n",
+	print_message("# factor %.3g noise %.3g limit %.3g (%s) invalid %d %s\n",
 		      g.leaf[0].factor, g.leaf[0].noise, g.leaf[0].limit,
 		      guard_answer_name(g.leaf[0].nearest), g.invalid,
 		      g.text);
@@ -640,5 +636,5 @@ int main(void)
 		cmocka_unit_test(results_survive_their_cache),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_TESTS(tests);
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "judge/stats.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Noise of our own, so that the figures in stats.h can be made again. */
 static uint64_t state;
@@ -83,7 +80,7 @@ static void simulate(const struct world *w, unsigned runs, struct outcome *o)
 		o->paid += d == STATS_YES;
 		o->rounds += (double)n / runs;
 	}
-	print_message("gain %4.1f %% noise %.1f %% outliers %g: paid %u of "
+	print_message("# gain %4.1f %% noise %.1f %% outliers %g: paid %u of "
 		      "%u, %.1f rounds\n", 100 * w->gain, 100 * w->noise,
 		      w->outliers, o->paid, o->runs, o->rounds);
 }
@@ -299,5 +296,5 @@ int main(void)
 		cmocka_unit_test(short_times_count_against_the_candidate),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_TESTS(tests);
 }
