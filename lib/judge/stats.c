@@ -223,13 +223,15 @@ enum stats_decision stats_look(const double *gain, size_t n, double threshold,
 	return n < STATS_LAST ? STATS_MORE : STATS_OUT;
 }
 
-int stats_wants_more(const double *eager, const double *compile, size_t n,
-		     double threshold)
+enum stats_decision stats_look_both(const double *eager,
+				    const double *compile, size_t n,
+				    double threshold)
 {
 	struct stats_bound b;
 	enum stats_decision d = stats_look(eager, n, threshold, &b);
 
-	if (d != STATS_YES || !compile)
-		return d == STATS_MORE;
-	return stats_look(compile, n, threshold, &b) == STATS_MORE;
+	if (d == STATS_YES && compile &&
+	    stats_look(compile, n, threshold, &b) == STATS_MORE)
+		return STATS_MORE;
+	return d;
 }

@@ -96,10 +96,12 @@ enum stats_decision stats_look(const double *gain, size_t n, double threshold,
 			       struct stats_bound *b);
 
 /*
- * Whether another batch of rounds could still change the milestone: eager is
- * undecided, or it is beaten and compile (NULL: there is none) is undecided.
+ * Both baselines, compile's NULL when there is none: STATS_MORE while another
+ * batch of rounds could change the milestone (eager is undecided, or it is
+ * beaten and compile is undecided), else what eager's gains say.
  */
-int stats_wants_more(const double *eager, const double *compile, size_t n,
-		     double threshold);
+enum stats_decision stats_look_both(const double *eager,
+				    const double *compile, size_t n,
+				    double threshold);
 
 #endif

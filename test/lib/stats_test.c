@@ -243,11 +243,12 @@ static void only_looks_decide(void **s)
 	assert_int_equal(stats_next_look(23), 24);
 	assert_int_equal(stats_next_look(24), 0);
 	/* What cannot change the milestone is not timed further. */
-	assert_false(stats_wants_more(slow, edge, 6, STATS_GAIN));
-	assert_true(stats_wants_more(g, edge, 6, STATS_GAIN));
-	assert_true(stats_wants_more(edge, slow, 6, STATS_GAIN));
-	assert_false(stats_wants_more(g, NULL, 6, STATS_GAIN));
-	assert_false(stats_wants_more(g, edge, 24, STATS_GAIN));
+	assert_int_equal(stats_look_both(slow, edge, 6, STATS_GAIN), STATS_NO);
+	assert_int_equal(stats_look_both(g, edge, 6, STATS_GAIN), STATS_MORE);
+	assert_int_equal(stats_look_both(edge, slow, 6, STATS_GAIN),
+			 STATS_MORE);
+	assert_int_equal(stats_look_both(g, NULL, 6, STATS_GAIN), STATS_YES);
+	assert_int_equal(stats_look_both(g, edge, 24, STATS_GAIN), STATS_YES);
 }
 
 static void exactly_the_threshold_is_not_paid(void **s)
