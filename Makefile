@@ -11,6 +11,7 @@ CFLAGS ?= -O2 -g
 # Where objects and programs go; `make check` builds variants elsewhere.
 B ?= build
 BIN ?= bin
+FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
 LIBS = -lcjson -lmd -lseccomp -lelf -lm -ldl -lpthread
@@ -97,6 +98,10 @@ test-lib: test-bins
 test-gpu: all $(gpu_progs)
 	@B=$B BIN=$(BIN) test/run.sh gpu
 
+# A short run of every harness; 77 is "cannot here", said by the script.
+fuzz:
+	@test/fuzz/run.sh $(FUZZ_SECONDS) || [ $$? = 77 ]
+
 check: all
 	@test/check.sh lint build
 
@@ -144,7 +149,7 @@ uninstall:
 clean:
 	rm -rf bin $B
 
-.PHONY: all deps demo test test-bins test-lib test-gpu check lint bench \
+.PHONY: all deps demo fuzz test test-bins test-lib test-gpu check lint bench \
 	bench-gpu install uninstall clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -164,7 +164,6 @@ struct run {
 		struct str *to;
 		size_t start;
 	} s[2];
-	int ended;
 };
 
 /* Reads what is there.  1 when the stream has written too much. */
@@ -312,7 +311,7 @@ int child_run(const struct child_opts *o, struct child_result *r,
 	      struct err *e)
 {
 	struct plan p = { o, { -1, -1, -1 }, -1, 0, { 0 }, 0 };
-	struct run c = { o, r, -1, -1, { { -1, NULL, 0 }, { -1, NULL, 0 } }, 0 };
+	struct run c = { o, r, -1, -1, { { -1, NULL, 0 }, { -1, NULL, 0 } } };
 	int64_t start = now_ns();
 	int i, same = o->out && o->out == o->errout, rc = -1;
 

@@ -24,7 +24,7 @@ struct child_opts {
 	size_t outcap;			/* per stream; beyond it: killed; 0: the
 					 * string's own cap */
 	int64_t deadline;		/* now_ns() scale; 0: none */
-	const int *keep;		/* descriptors kept open, same numbers */
+	const int *keep;		/* descriptors kept, same numbers */
 	size_t nkeep;
 	/* Called in the child as the last step before exec (after dup2,
 	 * PDEATHSIG and setpgid); may only make async-signal-safe calls.
@@ -40,7 +40,7 @@ enum child_end {
 	CHILD_EXITED, CHILD_SIGNALED,
 	CHILD_TIMEOUT,			/* killed at the deadline */
 	CHILD_OUTPUT,			/* killed: wrote more than outcap */
-	CHILD_INTERRUPTED		/* killed: SIGINT or SIGTERM came to us */
+	CHILD_INTERRUPTED	/* killed: SIGINT or SIGTERM came to us */
 };
 
 struct child_result {

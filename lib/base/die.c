@@ -18,6 +18,7 @@ void warn_quiet(int on)
 
 /* Through struct err, for its escapes; one write, so that lines of several
  * tools on one terminal do not mix. */
+static void say(const char *fmt, va_list ap) CA_PRINTF(1, 0);
 static void say(const char *fmt, va_list ap)
 {
 	char text[sizeof ((struct err *)0)->msg];

@@ -261,9 +261,11 @@ int output_close(struct output *o, int commit, struct err *e)
 	o->fd = -1;
 	if (fd < 0)
 		return 0;
-	if (o->temp[0])
-		return settle(fd, o->temp, o->path, commit, commit ? e : NULL) &&
-		       commit ? -1 : 0;
+	if (o->temp[0]) {
+		int rc = settle(fd, o->temp, o->path, commit, e);
+
+		return commit ? rc : 0;
+	}
 	if (close(fd))
 		return err_sys(e, CA_IOERR, "cannot close '%s'",
 			       o->path[0] ? o->path : "stdout");

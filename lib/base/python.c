@@ -60,7 +60,8 @@ static int64_t changed_at(const char *path)
  * its search path is part of the name. */
 static int answer_file(const char *python, char out[CA_PATH_MAX])
 {
-	static const char *const vars[] = { "PYTHONPATH", "PYTHONHOME", "HOME" };
+	static const char *const vars[] = { "PYTHONPATH", "PYTHONHOME",
+					    "HOME" };
 	char name[64], real[PATH_MAX], sum[HASH_HEX];
 	uint8_t raw[HASH_LEN];
 	int64_t at = changed_at(python);

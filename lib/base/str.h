@@ -26,7 +26,7 @@ int str_add(struct str *s, const void *p, size_t len);	/* 0 or -1 */
 int str_adds(struct str *s, const char *text);
 int str_addc(struct str *s, char c);
 int str_addf(struct str *s, const char *fmt, ...) CA_PRINTF(2, 3);
-char *str_detach(struct str *s);	/* malloc'd; caller frees; NULL if failed */
+char *str_detach(struct str *s); /* malloc'd, caller's; NULL if failed */
 
 /* Whether NUL-terminated `s` begins or ends with `t`. */
 int starts_with(const char *s, const char *t);

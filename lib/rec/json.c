@@ -163,8 +163,9 @@ int64_t json_int(const struct json *j, int64_t dflt)
 
 int json_bool(const struct json *j, int dflt)
 {
-	return json_type(j) == JSON_BOOL ? (node(j)->type & 0xff) == cJSON_True :
-					   dflt;
+	if (json_type(j) != JSON_BOOL)
+		return dflt;
+	return (node(j)->type & 0xff) == cJSON_True;
 }
 
 int json_u64(const struct json *j, uint64_t *out)

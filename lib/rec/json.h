@@ -49,7 +49,7 @@ const struct json *json_path(const struct json *obj, const char *dotted);
 size_t json_len(const struct json *j);		/* array or object members */
 const struct json *json_first(const struct json *j);	/* iteration */
 const struct json *json_next(const struct json *j);
-const char *json_key(const struct json *member);	/* of an object's member */
+const char *json_key(const struct json *member); /* of an object's one */
 const char *json_str(const struct json *j, const char *dflt);
 double json_num(const struct json *j, double dflt);
 /* Exact: dflt when not an integer or beyond +-2^53. */
@@ -67,9 +67,9 @@ int json_get_bool(const struct json *obj, const char *k, int d);
 
 /*
  * Writing.  Calls are matched by hand; a misuse or a full buffer sets
- * out->failed.  Doubles are printed shortest-exact (%.15g, %.16g or %.17g,
- * the first that reads back), non-finite ones as null.  jw_str escapes and requires
- * valid UTF-8 (other bytes and NUL become U+FFFD; jw_b64 is for raw bytes).
+ * out->failed.  Doubles are printed with %.15g, %.16g or %.17g, the first that
+ * reads back, non-finite ones as null.  jw_str escapes and requires valid
+ * UTF-8 (other bytes and NUL become U+FFFD; jw_b64 is for raw bytes).
  */
 struct jw {
 	struct str *out;

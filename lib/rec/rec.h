@@ -20,7 +20,7 @@ struct rec_set;			/* a member to be written */
 
 struct rec {
 	struct arena arena;	/* lives as long as the record */
-	const char *line;	/* in the arena, without LF; NULL for a new one */
+	const char *line;	/* in the arena, without LF; NULL: new */
 	size_t len;
 	struct json *root;	/* object; NULL for a new one */
 	enum rec_kind kind;

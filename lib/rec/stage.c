@@ -57,7 +57,7 @@ struct stage {
 	int data_code, open_code;
 	struct err read_err;
 	uint64_t left;		/* records that -n still allows */
-	uint64_t total, size_done;	/* bytes of regular files, for the ETA */
+	uint64_t total, size_done;	/* bytes of regular files */
 	double share;
 
 	/* Of the thread that writes. */

@@ -20,8 +20,8 @@ struct stage_ops {
 	 * not failure.  With jobs > 1 it runs in several threads at once.
 	 */
 	int (*record)(void *ctx, struct rec *r, struct err *e);
-	/* Makes a record out of an operand that is a directory; NULL: directories
-	 * are refused. */
+	/* Makes a record out of an operand that is a directory; NULL:
+	 * directories are refused. */
 	int (*directory)(void *ctx, const char *path, struct rec *r,
 			 struct err *e);
 	/* Whether this kind is for us; others pass through and are counted

@@ -13,6 +13,11 @@ command -v clang >/dev/null || {
 	echo 'no clang: nothing is fuzzed'
 	exit 77
 }
+echo 'int LLVMFuzzerTestOneInput(const char *p, long n) { return !p && n; }' |
+	clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null || {
+	echo "no fuzzing runtime of clang's: nothing is fuzzed"
+	exit 77
+}
 [ $# -gt 0 ] || mapfile -t -O 1 args < <(
 	basename -s _fuzz.c test/fuzz/*_fuzz.c)
 [ $# -gt 0 ] || set -- "${args[@]}"

@@ -42,7 +42,8 @@ static void err_carries_errno_and_context(void **state)
 	errno = ENOENT;
 	err_sys(&e, CA_NOINPUT, "cannot open '%s'", "f");
 	assert_int_equal(errno, ENOENT);
-	assert_string_equal(e.msg, "cannot open 'f': No such file or directory");
+	assert_string_equal(e.msg,
+			    "cannot open 'f': No such file or directory");
 	err_wrap(&e, "record %d", 3);
 	assert_string_equal(e.msg, "record 3: cannot open 'f': "
 			    "No such file or directory");
@@ -113,7 +114,8 @@ static void str_grows_and_keeps_its_cap(void **state)
 
 static void str_makes_child_output_safe(void **state)
 {
-	static const char in[] = "ok\n\ttab \x1b[0m \xff \xc3\xa9 \xc2\x9b \0 \x7f";
+	static const char in[] =
+		"ok\n\ttab \x1b[0m \xff \xc3\xa9 \xc2\x9b \0 \x7f";
 	struct str s = STR_INIT;
 
 	(void)state;
