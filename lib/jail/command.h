@@ -21,7 +21,8 @@
 
 struct jail_cmd {
 	enum jail_level level;
-	uid_t uid;		/* as root: jail_new_uid(); 0: a fresh one */
+	uid_t uid;		/* as root: jail_new_uid(), for one command at
+				 * a time; 0: a fresh one */
 	/* Absolute paths, NULL-terminated lists or NULL.  They must exist, and
 	 * as root the jail's uid must be able to reach them (no 0700 above). */
 	const char *const *ro;	/* readable, with all that is below */

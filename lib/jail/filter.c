@@ -135,7 +135,7 @@ static int socket_rules(scmp_filter_ctx f, enum filter_kind k)
 	if (k != FILTER_COMMAND)
 		return refuse(f, all, 1);
 	return refuse_if(f, SCMP_SYS(socket),
-			 SCMP_A0_64(SCMP_CMP_NE, AF_UNIX));
+			 SCMP_A0_64(SCMP_CMP_NE, AF_UNIX, 0));
 }
 
 static int forked_rules(scmp_filter_ctx f)
@@ -164,7 +164,8 @@ static int worker_rules(scmp_filter_ctx f)
 		rc = refuse(f, tkill, 1);
 	for (i = 0; i < COUNT(send) && !rc; i++)
 		rc = refuse_if(f, send[i],
-			       SCMP_A0_64(SCMP_CMP_NE, (unsigned)getpid()));
+			       SCMP_A0_64(SCMP_CMP_NE, (unsigned)getpid(),
+					  0));
 	if (!rc)
 		rc = refuse_if(f, SCMP_SYS(clone),
 			       SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD,

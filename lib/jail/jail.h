@@ -29,7 +29,7 @@ struct jail_caps {
 	int userns;			/* 1: namespaces and a fresh /proc */
 	int landlock;			/* ABI; 0: none */
 	int seccomp;			/* 1: filters can be loaded */
-	char why[512];			/* what keeps it below full; or "" */
+	char why[704];			/* what keeps it below full; or "" */
 };
 
 /*

@@ -106,7 +106,7 @@ static void try_command(char *why, size_t len)
 	o.deadline = deadline_in(10);
 	why[0] = '\0';
 	if (jail_run(&c, &o, &r, &e))
-		snprintf(why, len, "%s", e.msg);
+		snprintf(why, len, "%.190s", e.msg);
 	else if (r.how != CHILD_EXITED || r.code)
 		snprintf(why, len, "bubblewrap does not run 'true'");
 }

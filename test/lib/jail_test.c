@@ -881,8 +881,10 @@ static int body_disk(const struct prey *p)
 	(void)p;
 	if (scenario_level < JAIL_FULL)
 		return n != 0;
-	fprintf(stderr, n > 16 || n < 14 ? "# %d MiB written\n" : "", n);
-	return n > 16 || n < 14;
+	if (n <= 16 && n >= 14)
+		return 0;
+	fprintf(stderr, "# %d MiB written\n", n);
+	return 1;
 }
 
 static int forked_limits(void)

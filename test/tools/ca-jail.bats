@@ -103,6 +103,7 @@ need_root() {
 	mkdir "$dir/in" "$dir/out" "$dir/hidden"
 	chmod 777 "$dir/in" "$dir/out" "$dir/hidden"
 	echo text >"$dir/in/file"
+	# shellcheck disable=SC2016 # expanded inside
 	"$jail" --ro "$dir/in" --rw "$dir/out" sh -ec '
 		cat "$1/in/file" >"$1/out/file"
 		if touch "$1/in/x"; then exit 1; fi
@@ -239,6 +240,7 @@ need_root() {
 		b=$("$jail" --level uid id -u)
 		[ "$a" != 0 ]
 		[ "$a" != "$b" ]
+		# shellcheck disable=SC2016
 		run "$jail" --level uid sh -c 'ls "$TMPDIR" && touch /tmp/x'
 		[ "$status" != 0 ]
 	else
