@@ -204,6 +204,8 @@ static void add_devices(struct run *r)
 		args(r, "--dev-bind-try", *p, *p);
 	if (r->c->gpu)
 		args(r, "--ro-bind", "/sys", "/sys");
+	for (p = view_cpus; !r->c->gpu && *p; p++)
+		args(r, "--ro-bind-try", *p, *p);
 	args(r, "--size", size, NULL);
 	args(r, "--tmpfs", "/dev/shm", NULL);
 	args(r, "--remount-ro", "/dev", NULL);

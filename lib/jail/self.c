@@ -85,8 +85,19 @@ static int write_maps(uid_t uid, gid_t gid, struct err *e)
 	return write_text("/proc/self/gid_map", line, e);
 }
 
+/* Changes of credentials have cleared what the host may have set. */
+static int bind_to_host(pid_t host, struct err *e)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
+		return err_sys(e, CA_SOFTWARE, "cannot set a death signal");
+	if (getppid() != host)
+		return err_set(e, CA_SOFTWARE, "the host is gone");
+	return 0;
+}
+
 static int leave(int level, unsigned uid, struct err *e)
 {
+	pid_t host = getppid();
 	gid_t gid;
 
 	middle = getpid();
@@ -99,14 +110,16 @@ static int leave(int level, unsigned uid, struct err *e)
 	/* A change of uid takes /proc/self from us; so may unshare. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	if (level < JAIL_FULL)
-		return 0;
+		return bind_to_host(host, e);
 	uid = geteuid();
 	gid = getegid();
 	if (unshare(NAMESPACES))
 		return err_sys(e, CA_UNAVAILABLE,
 			       "this machine refuses namespaces");
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	return write_maps(uid, gid, e);
+	if (write_maps(uid, gid, e))
+		return -1;
+	return bind_to_host(host, e);
 }
 
 int jail_self_unshare(int level, unsigned uid, char *msg, size_t msglen)

@@ -56,7 +56,8 @@ int jail_self_kill(unsigned uid, char *msg, size_t msglen);
 /*
  * Step 1, in the intermediate process.  As root becomes `uid` (from
  * jail_self_uid) with no other groups; at level full then makes user, pid,
- * net, ipc, uts and mount namespaces, in which its uid is 65534.
+ * net, ipc, uts and mount namespaces, in which its uid is 65534.  It dies
+ * with the thread of the host that forked it.
  */
 int jail_self_unshare(int level, unsigned uid, char *msg, size_t msglen);
 

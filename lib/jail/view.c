@@ -14,6 +14,11 @@ const char *const view_etc[] = {
 	"/etc/nsswitch.conf", "/etc/localtime", "/etc/ssl/certs", NULL
 };
 
+/* Thread pools count cores here. */
+const char *const view_cpus[] = {
+	"/sys/devices/system/cpu", "/sys/devices/system/node", NULL
+};
+
 /* What all cards share; the cards themselves are the caller's choice. */
 const char *const view_nvidia[] = {
 	"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
@@ -42,6 +47,7 @@ size_t view_rules(struct landlock_rule *r, size_t max, int gpu)
 
 	n = add(r, n, max, view_roots, LL_READ | LL_EXEC);
 	n = add(r, n, max, view_etc, LL_READ);
+	n = add(r, n, max, view_cpus, LL_READ);
 	n = add(r, n, max, plain_devices, dev);
 	/* CUDA's start writes below /proc and fails (304) without it. */
 	n = add(r, n, max, proc, gpu ? LL_READ | LL_WRITE | LL_DEVICE :

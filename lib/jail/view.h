@@ -11,10 +11,11 @@
 
 extern const char *const view_roots[];	/* /usr and its aliases */
 extern const char *const view_etc[];	/* files of /etc; may be missing */
+extern const char *const view_cpus[];	/* topology; may be missing */
 extern const char *const view_nvidia[];	/* device nodes; may be missing */
 
-/* The same as landlock rules: roots and etc readable, /proc, the plain
- * devices; with gpu also what CUDA needs.  Writes at most max rules, returns
+/* The same as landlock rules: roots, etc and cpus readable, /proc, the
+ * plain devices; with gpu also what CUDA needs.  Writes at most max rules, returns
  * how many. */
 size_t view_rules(struct landlock_rule *r, size_t max, int gpu);
 

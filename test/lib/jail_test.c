@@ -1115,6 +1115,32 @@ static int forked_is_killed(void)
 }
 TESTS(0, forked_is_killed)
 
+/* A host that is killed leaves nothing either. */
+static int forked_dies_with_host(void)
+{
+	struct job j;
+	int bad = 0, status = 0, end[2];
+	pid_t worker = -1, host;
+
+	CHECK(!pipe2(end, O_CLOEXEC));
+	fflush(NULL);
+	host = fork();
+	if (!host) {
+		close(end[0]);
+		start_counter(&j, &worker);
+		if (worker > 0 && moves())
+			raise(SIGKILL);
+		_exit(1);
+	}
+	close(end[1]);
+	CHECK(waitpid(host, &status, 0) == host);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	/* The intermediate process holds the pipe, and ends with the host. */
+	CHECK(all_gone(end[0]));
+	return bad;
+}
+TESTS(0, forked_dies_with_host)
+
 static void *sleep_body(void *arg)
 {
 	pause();
@@ -1252,7 +1278,8 @@ int main(int argc, char **argv)
 		RUNS(forked_state), RUNS(forked_ends), RUNS(forked_limits),
 		RUNS(forked_processes), RUNS(forked_leaves_nothing),
 		RUNS(forked_paths), RUNS(forked_is_traced),
-		RUNS(forked_is_killed), RUNS(forked_refuses),
+		RUNS(forked_is_killed), RUNS(forked_dies_with_host),
+		RUNS(forked_refuses),
 		cmocka_unit_test(namespaces_refused)
 	};
 
