@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 seconds=${1:-10}
-shift
+[ $# -eq 0 ] || shift
 command -v clang >/dev/null || {
 	echo 'no clang: nothing is fuzzed'
 	exit 77
@@ -18,9 +18,10 @@ echo 'int LLVMFuzzerTestOneInput(const char *p, long n) { return !p && n; }' |
 	echo "no fuzzing runtime of clang's: nothing is fuzzed"
 	exit 77
 }
-[ $# -gt 0 ] || mapfile -t -O 1 args < <(
-	basename -s _fuzz.c test/fuzz/*_fuzz.c)
-[ $# -gt 0 ] || set -- "${args[@]}"
+if [ $# -eq 0 ]; then
+	mapfile -t names < <(basename -s _fuzz.c test/fuzz/*_fuzz.c)
+	set -- "${names[@]}"
+fi
 env -u MAKEFLAGS make -s -j"$(nproc)" B=build/fuzz CC=clang \
 	CFLAGS='-O1 -g -fsanitize=address,undefined,fuzzer-no-link' \
 	"${@/#/build/fuzz/test/fuzz_}" || exit 1
