@@ -32,7 +32,7 @@ struct plan {
 	const char *link[PLAN_ARGS];	/* writes ../out/link/object.so; empty
 					 * when one unit is the object */
 	const char *ro[8];		/* toolkits outside /usr; NULL-ended */
-	const char *extra;		/* text of all.cu (kernel form) or NULL */
+	const char *extra;		/* text of all.cu; kernel form only */
 	char key[CACHE_KEY];
 	/* why nothing can be built: ST_OK when it can */
 	enum status status;

@@ -145,7 +145,7 @@ static void tokens(void **state)
 	(void)state;
 	tokens_are("#define A /* two\nlines */ 1\n"
 		   "x<<< 0x1p-3 1'000.e+5 R\"a(\")\" \n)a\""
-		   " u8\"q\\\"\" '\\'' // c \"\ny", plain);
+		   " u8\"q\\\"\" '\\'' /" "/ c \"\ny", plain);
 	tokens_are("jo\\\nin\\\r\ned\n:: -> #\n # define B \\\n 2\nz",
 		   spliced);
 }
