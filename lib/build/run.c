@@ -33,6 +33,7 @@ int compiler_run(const struct compiler_run *c, struct str *log,
 	j.env = fixed_env;
 	j.mem_bytes = c->mem_bytes;
 	j.procs = 64;
+	j.no_user_files = 1;
 	if (jail_give(c->out, j.uid, e) < 0)
 		return -1;
 	o.argv = c->argv;

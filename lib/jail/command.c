@@ -189,6 +189,8 @@ static void add_system(struct run *r)
 	}
 	for (p = view_etc; *p; p++)
 		args(r, "--ro-bind-try", *p, *p);
+	for (p = view_etc_user; !r->c->no_user_files && *p; p++)
+		args(r, "--ro-bind-try", *p, *p);
 }
 
 static void add_devices(struct run *r)
@@ -298,7 +300,7 @@ static int plan_rules(struct run *r, struct err *e)
 	l = arena_alloc(&r->mem, max, sizeof(*l));
 	if (!l)
 		return err_set(e, CA_SOFTWARE, "out of memory");
-	n = view_rules(l, max, r->c->gpu);
+	n = view_rules(l, max, r->c->gpu, !r->c->no_user_files);
 	for (p = r->c->ro; p && *p && n < max; p++)
 		l[n++] = (struct landlock_rule){ *p, LL_READ | LL_EXEC, 0 };
 	for (p = r->c->rw; p && *p && n < max; p++)

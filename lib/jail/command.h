@@ -28,6 +28,8 @@ struct jail_cmd {
 	const char *const *ro;	/* readable, with all that is below */
 	const char *const *rw;	/* writable too; see jail_give */
 	const char *const *dev;	/* device nodes, as /dev/nvidia0 */
+	int no_user_files;	/* 1: of /etc only what programs need to start:
+				 * no passwd, group, certificates */
 	int gpu;		/* 1: the nodes that all NVIDIA cards share,
 				 * and /sys; `dev` names the cards */
 	const char *dir;	/* working directory; NULL: /tmp */

@@ -85,7 +85,7 @@ static int rules(const struct jail_seal *s, struct err *e)
 	static const char *const tmp[] = { "/tmp", "/dev/shm", NULL };
 	struct landlock_rule r[RULES];
 	unsigned rw = LL_READ | LL_WRITE | LL_EXEC;
-	size_t n = view_rules(r, RULES, wants_cuda(s));
+	size_t n = view_rules(r, RULES, wants_cuda(s), 1);
 
 	n = add(r, n, s->ro, LL_READ | LL_EXEC, 1);
 	n = add(r, n, s->rw, rw, 0);

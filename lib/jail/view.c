@@ -10,8 +10,12 @@ const char *const view_roots[] = {
 
 const char *const view_etc[] = {
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
-	"/etc/ld.so.conf.d", "/etc/passwd", "/etc/group",
-	"/etc/nsswitch.conf", "/etc/localtime", "/etc/ssl/certs", NULL
+	"/etc/ld.so.conf.d", NULL
+};
+
+const char *const view_etc_user[] = {
+	"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime",
+	"/etc/ssl/certs", NULL
 };
 
 /* Thread pools count cores here. */
@@ -38,7 +42,8 @@ static size_t add(struct landlock_rule *r, size_t n, size_t max,
 	return n;
 }
 
-size_t view_rules(struct landlock_rule *r, size_t max, int gpu)
+size_t view_rules(struct landlock_rule *r, size_t max, int gpu,
+		  int user)
 {
 	static const char *const proc[] = { "/proc", NULL };
 	static const char *const sys[] = { "/sys", NULL };
@@ -48,6 +53,8 @@ size_t view_rules(struct landlock_rule *r, size_t max, int gpu)
 	n = add(r, n, max, view_roots, LL_READ | LL_EXEC);
 	n = add(r, n, max, view_etc, LL_READ);
 	n = add(r, n, max, view_cpus, LL_READ);
+	if (user)
+		n = add(r, n, max, view_etc_user, LL_READ);
 	n = add(r, n, max, plain_devices, dev);
 	/* CUDA's start writes below /proc and fails (304) without it. */
 	n = add(r, n, max, proc, gpu ? LL_READ | LL_WRITE | LL_DEVICE :
