@@ -90,6 +90,7 @@ static void prepare(void)
 	if (!build.device)
 		build.device = device_default();
 	if (device_check(build.device, &e) < 0 ||
+	    (build.arch && device_check_arch(build.arch, &e) < 0) ||
 	    mac_key_load(&key, trust_key, &e) < 0)
 		die_err(&e);
 	if (common.jobs == 0) {

@@ -145,10 +145,12 @@ static int store(struct job *j, const struct str *object, struct err *e)
 	return rc;
 }
 
-static void explain(struct job *j, const struct compiled *c)
+static void explain(struct job *j, struct compiled *c)
 {
-	const char *text = c->log.buf ? c->log.buf : "";
+	const char *text;
 
+	log_settle(&c->log);
+	text = c->log.buf ? c->log.buf : "";
 	log_add(&j->log, text, c->log.len);
 	if (c->status == ST_BUILD_TIMEOUT) {
 		fail(j, c->status, c->unit < j->plan.nunit ?

@@ -28,6 +28,20 @@ int device_check(const char *name, struct err *e)
 		       name);
 }
 
+int device_check_arch(const char *name, struct err *e)
+{
+	size_t n = strlen(name), digits;
+
+	if (strncmp(name, "sm_", 3) == 0 && n <= 8) {
+		digits = strspn(name + 3, "0123456789");
+		if (digits >= 2 && (digits + 3 == n ||
+		    (digits + 4 == n && strchr("af", name[n - 1]))))
+			return 0;
+	}
+	return err_set(e, CA_USAGE, "no architecture: '%s' (sm_90a, sm_80)",
+		       name);
+}
+
 void device_arch(const char *name, char out[16])
 {
 	int ordinal = name[4] == ':' ? atoi(name + 5) : 0;

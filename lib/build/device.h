@@ -13,6 +13,10 @@ const char *device_default(void);
 /* Whether `name` is "cpu", "cuda" or "cuda:N".  0, or CA_USAGE. */
 int device_check(const char *name, struct err *e);
 
+/* Whether `name` is an architecture: sm_90, sm_90a, sm_100f.  0, or
+ * CA_USAGE. */
+int device_check_arch(const char *name, struct err *e);
+
 /* The architecture to build for on "cuda" or "cuda:N": the device's, with
  * the features of its own from 9.0 on ("sm_90a", "sm_80"); "sm_90a" where
  * there is no GPU. */

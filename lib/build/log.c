@@ -90,7 +90,8 @@ static int unplaced(const char *p, size_t n)
 	static const char *const mark[] = {
 		"undefined reference", "undefined symbol",
 		"multiple definition", "cannot find -l", "ptxas error",
-		"ptxas fatal", "nvcc fatal", "out of memory", ": error"
+		"ptxas fatal", "nvcc fatal", "out of memory", ": error",
+		"; error"
 	};
 	size_t i;
 
@@ -128,6 +129,48 @@ void log_first_error(const char *text, size_t len, struct arena *a,
 		out->message = safe(a, first, first_n);
 	else
 		out->message = "the compiler failed without a message";
+}
+
+/* Length of a made-up part of a name that begins at s, behind "/tmp/"; *keep
+ * is how much of it stays. */
+static size_t made_up(const char *s, size_t n, size_t *keep)
+{
+	size_t i = 2;
+
+	if (n > 8 && memcmp(s, "cc", 2) == 0) {
+		while (i < 8 && isalnum((unsigned char)s[i]))
+			i++;
+		*keep = 2;
+		return i == 8 && !isalnum((unsigned char)s[8]) ? 8 : 0;
+	}
+	*keep = 0;
+	if (n < 8 || memcmp(s, "tmpxft_", 7) != 0)
+		return 0;
+	for (i = 7; i < n && (isxdigit((unsigned char)s[i]) ||
+			      s[i] == '_' || s[i] == '-'); i++)
+		;
+	/* the name itself may begin with hexadecimal digits */
+	while (i > 7 && s[i - 1] != '_')
+		i--;
+	return i;
+}
+
+void log_settle(struct str *s)
+{
+	size_t i = 0, k = 0, n, keep;
+
+	while (i < s->len) {
+		s->buf[k++] = s->buf[i++];
+		if (k < 5 || memcmp(s->buf + k - 5, "/tmp/", 5) != 0)
+			continue;
+		n = made_up(s->buf + i, s->len - i, &keep);
+		memmove(s->buf + k, s->buf + i, n ? keep : 0);
+		k += n ? keep : 0;
+		i += n;
+	}
+	s->len = k;
+	if (s->buf)
+		s->buf[k] = '\0';
 }
 
 /* Where to cut: at a line's end, else between two characters. */

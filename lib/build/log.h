@@ -28,6 +28,13 @@ void log_first_error(const char *text, size_t len, struct arena *a,
  * long (and says so). */
 void log_add(struct str *out, const char *text, size_t len);
 
+/*
+ * Replaces in place the names that compilers make up for temporary files
+ * (/tmp/ccAbCdEf.o, /tmp/tmpxft_…_name.ptx), so that the same failure reads
+ * the same each time.
+ */
+void log_settle(struct str *s);
+
 /* Whether the compiler says that it ran out of memory or was killed. */
 int log_says_oom(const char *text, size_t len);
 

@@ -4,11 +4,11 @@
  */
 #include "build/plan.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/opt.h"
+#include "build/device.h"
 
 #define GIB ((int64_t)1 << 30)
 #define ALL_CU "all.cu"		/* made for the kernel form */
@@ -61,7 +61,7 @@ static int is_unit(const struct plan *p, const struct source_file *f)
 }
 
 static const char *const host_flags[] = {
-	"-c", "-O3", "-fPIC", "-I.", "-Ikernels", "-fdiagnostics-color=never",
+	"-c", "-O3", "-pipe", "-fPIC", "-I.", "-Ikernels", "-fdiagnostics-color=never",
 	"-w", NULL
 };
 
@@ -345,18 +345,6 @@ static void make_ro(struct plan *p, struct arena *a)
 	}
 }
 
-/* sm_90, sm_90a, sm_100f: digits and at most a letter. */
-static int good_arch(const char *s)
-{
-	const char *d = s + 3;
-
-	if (!starts_with(s, "sm_") || strlen(s) > 8)
-		return 0;
-	while (isdigit((unsigned char)*d))
-		d++;
-	return d - s >= 5 && (!*d || ((*d == 'a' || *d == 'f') && !d[1]));
-}
-
 static int has_kernels(const struct plan *p, int cuda_only)
 {
 	size_t i;
@@ -420,8 +408,8 @@ int plan_make(const struct rec *r, int cuda, const char *arch,
 	memset(p, 0, sizeof(*p));
 	p->cuda = cuda;
 	p->arch = !cuda ? "native" : arch ? arch : "sm_90a";
-	if (cuda && !good_arch(p->arch))
-		return err_set(e, CA_USAGE, "no architecture: '%s'", p->arch);
+	if (cuda && device_check_arch(p->arch, e) < 0)
+		return -1;
 	if (source_read(r, a, &p->tree, &bad) < 0) {
 		if (bad.code == CA_SOFTWARE)
 			return err_set(e, bad.code, "%s", bad.msg);
