@@ -183,7 +183,8 @@ static int compile(struct job *j, struct err *e)
 	return rc;
 }
 
-/* An object that --no-jail stored is no object for those who want a jail. */
+/* An object that --no-jail stored is no object for those who want a jail;
+ * under --no-jail the record says so wherever the object came from. */
 static int from_cache(struct job *j, struct err *e)
 {
 	struct str meta = STR_INIT;
@@ -200,7 +201,8 @@ static int from_cache(struct job *j, struct err *e)
 	hit = m && level >= (int)j->level;
 	if (!hit)
 		goto out;
-	j->level = (enum jail_level)level;
+	if (!j->o->no_jail)
+		j->level = (enum jail_level)level;
 	jw_init(&w, &j->launchers);
 	jw_node(&w, json_get(m, "launchers"));
 out:

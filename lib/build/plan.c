@@ -61,8 +61,8 @@ static int is_unit(const struct plan *p, const struct source_file *f)
 }
 
 static const char *const host_flags[] = {
-	"-c", "-O3", "-pipe", "-fPIC", "-I.", "-Ikernels", "-fdiagnostics-color=never",
-	"-w", NULL
+	"-c", "-O3", "-pipe", "-fPIC", "-I.", "-Ikernels",
+	"-fdiagnostics-color=never", "-w", NULL
 };
 
 static const char *const torch_defines[] = {
