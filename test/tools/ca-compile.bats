@@ -287,17 +287,17 @@ fails() { # exit code, text, arguments
 }
 
 @test "records without usable files get bad_record or no_source" {
-	cat >in <<-'END'
-		{"kind":"candidate","v":1,"id":"a"}
-		{"kind":"candidate","v":1,"id":"c","files":{"model_new.py":1}}
-		{"kind":"candidate","v":1,"id":"d","files":{"../x.c":"","kernels/../x.c":""}}
-		{"kind":"candidate","v":1,"id":"e","files":{"kernels/x.c":"void f(int n) { }"}}
-		{"kind":"candidate","v":1,"id":"f","files":{"model_new.py":""},"z":[1.50]}
-		{"kind":"candidate","v":1,"id":"g","files":{"model_new.py":"m = load_inline()"}}
-		{"kind":"candidate","v":1,"id":"h","files":{"model_new.py":"","kernels/x.cu":""}}
-		{"kind":"candidate","v":1,"id":"i","files":{"model_new.py":"","kernels/_binding.cpp":""}}
-		{"kind":"task","v":1,"id":"j","code":""}
-	END
+	cat >in <<'END'
+{"kind":"candidate","v":1,"id":"a"}
+{"kind":"candidate","v":1,"id":"c","files":{"model_new.py":1}}
+{"kind":"candidate","v":1,"id":"d","files":{"../x.c":"","kernels/../x.c":""}}
+{"kind":"candidate","v":1,"id":"e","files":{"kernels/x.c":"void f(int n) { }"}}
+{"kind":"candidate","v":1,"id":"f","files":{"model_new.py":""},"z":[1.50]}
+{"kind":"candidate","v":1,"id":"g","files":{"model_new.py":"m = load_inline()"}}
+{"kind":"candidate","v":1,"id":"h","files":{"model_new.py":"","kernels/x.cu":""}}
+{"kind":"candidate","v":1,"id":"i","files":{"model_new.py":"","kernels/_binding.cpp":""}}
+{"kind":"task","v":1,"id":"j","code":""}
+END
 	"$compile" --device cpu in >out
 	run jq -r '[.id,.build.status]|join(" ")' out
 	[ "$output" = "a bad_record
