@@ -36,6 +36,15 @@ static void try_filter(char *why, size_t len)
 	free(p.filter);
 }
 
+/* Root of a container may have no uid but its own. */
+static void try_uid(char *why, size_t len)
+{
+	if (geteuid())
+		snprintf(why, len, "level uid needs root");
+	else
+		jail_self_unshare(JAIL_UID, jail_new_uid(), why, len);
+}
+
 /* The three steps' first two, in a child's child. */
 static void try_self(char *why, size_t len)
 {
@@ -113,11 +122,12 @@ static void try_command(char *why, size_t len)
 
 static int probe(struct jail_caps *c, struct err *e)
 {
-	char filter[200], self[200], command[200];
+	char filter[200], self[200], command[200], uid[200];
 	enum jail_level low;
 
 	memset(c, 0, sizeof(*c));
 	if (in_child(try_filter, filter, sizeof(filter), e) ||
+	    in_child(try_uid, uid, sizeof(uid), e) ||
 	    in_child(try_self, self, sizeof(self), e))
 		return -1;
 	try_command(command, sizeof(command));
@@ -126,7 +136,7 @@ static int probe(struct jail_caps *c, struct err *e)
 	c->userns = !self[0];
 	c->bwrap = !command[0];
 	low = !c->landlock || !c->seccomp ? JAIL_NONE :
-	      geteuid() ? JAIL_WEAK : JAIL_UID;
+	      uid[0] ? JAIL_WEAK : JAIL_UID;
 	c->command = c->bwrap && c->seccomp ? JAIL_FULL : low;
 	c->self = c->userns && low > JAIL_NONE ? JAIL_FULL : low;
 	snprintf(c->why, sizeof(c->why), "%s%s%s%s%s%s", filter,

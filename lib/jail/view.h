@@ -18,8 +18,8 @@ extern const char *const view_cpus[];	/* topology; may be missing */
 extern const char *const view_nvidia[];	/* device nodes; may be missing */
 
 /* The same as landlock rules: roots, etc and cpus readable, /proc, the
- * plain devices; with gpu also what CUDA needs, with user view_etc_user.  Writes at most
- * max rules, returns how many. */
+ * plain devices; with gpu also what CUDA needs, with user view_etc_user.
+ * Writes at most max rules, returns how many. */
 size_t view_rules(struct landlock_rule *r, size_t max, int gpu, int user);
 
 #endif

@@ -232,9 +232,22 @@ static void as_root(int (*scenario)(void), int command, int level)
 	in_process(scenario, level, 0);
 }
 
+/* Root of a container may have no other uid. */
+static int can_become_user(void)
+{
+	int status = 1;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(setgroups(0, NULL) || setresuid(USER, USER, USER));
+	return waitpid(pid, &status, 0) == pid && !status;
+}
+
 static void as_user(int (*scenario)(void), int command, int level)
 {
 	need(command, level);
+	if (!geteuid() && !can_become_user())
+		skip();
 	in_process(scenario, level, geteuid() ? 0 : USER);
 }
 
@@ -1230,7 +1243,8 @@ static void probe_answers(void **state)
 	assert_true((c.why[0] == '\0') ==
 		    (c.command == JAIL_FULL && c.self == JAIL_FULL));
 	assert_true(c.self != JAIL_FULL || (c.userns && c.seccomp));
-	assert_true(geteuid() || c.self != JAIL_WEAK);
+	assert_true(!geteuid() || (c.self != JAIL_UID &&
+				   c.command != JAIL_UID));
 }
 
 static void levels_have_names(void **state)
@@ -1256,7 +1270,7 @@ static void uids_differ(void **state)
 {
 	(void)state;
 	in_process(uids, 0, 0);
-	in_process(uids, 0, geteuid() ? 0 : USER);
+	as_user(uids, 0, JAIL_NONE);
 }
 
 int main(int argc, char **argv)
@@ -1289,5 +1303,6 @@ int main(int argc, char **argv)
 		fflush(NULL);
 		_exit(rc);
 	}
+	unsetenv("TMPDIR");	/* other uids may not get there */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
