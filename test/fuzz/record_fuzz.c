@@ -44,7 +44,8 @@ static void changed(struct rec *r, size_t pick)
 	require(rec_set(r, "kind", "\"task\"", 6) == 0);
 	require(rec_set(r, "v", "1", 1) == 0);
 	require(rec_refresh(r, &e) == 0);
-	require(r->kind == REC_TASK && !rec_get(r, "gone"));
+	require(r->kind == REC_TASK);
+	require(!rec_get(r, "gone") || strcmp(key, "gone") == 0);
 	require(json_get_int(rec_get(r, "added"), "a", 0) == 2 ||
 		strcmp(key, "added") == 0);
 	if (strcmp(key, "kind") && strcmp(key, "v") && strcmp(key, "gone") &&
