@@ -55,11 +55,13 @@ cuda_texts := cuda_kernels.cu cuda_move.h cuda_cmp.h compare_elem.h
 $B/lib/judge/cuda_source.o: $(cuda_texts:%=$B/gen/%.inc)
 $B/lib/judge/cuda_source.o: ALL_CFLAGS += -I$B/gen
 
-# What CUDA children of the torch host load; needs nothing of the library.
-child_obj := $(patsubst %.c,$B/%.o,$(wildcard lib/cu/child/*.c))
-$(BIN)/libca-child.so: $(child_obj)
+# What the torch host and its children load with ctypes: the jail of forked
+# processes, and what CUDA children need.
+child_obj := $(patsubst %.c,$B/%.o,$(wildcard lib/cu/child/*.c)) \
+	$B/lib/jail/self.o $B/lib/jail/seal.o
+$(BIN)/libca-child.so: $(child_obj) $B/libca.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs,--as-needed -o $@ $^ $(LIBS)
 
 $B/libca.a: $(lib_obj)
 	@rm -f $@

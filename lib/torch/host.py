@@ -16,13 +16,14 @@ os.dup2(2, 1)                   # nothing but us writes to the tool's stdout
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 PR_SET_PDEATHSIG = 1
-SIGTERM, SIGKILL = 15, 9
+PR_SET_CHILD_SUBREAPER = 36
+SIGKILL = 9
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent(signal, parent):
+def die_with_parent(number, parent):
     """Ends this process when its parent does, which may have happened already."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0)
+    LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -33,7 +34,9 @@ if __name__ == "__main__":
 import array                    # noqa: E402
 import gc                       # noqa: E402
 import json                     # noqa: E402
+import resource                 # noqa: E402
 import select                   # noqa: E402
+import signal                   # noqa: E402
 import socket                   # noqa: E402
 import types                    # noqa: E402
 
@@ -47,39 +50,110 @@ def import_package():
     package.__path__ = [HERE]
     sys.modules["catorch"] = package
     sys.dont_write_bytecode, was = True, sys.dont_write_bytecode
-    from catorch import children, setup
+    from catorch import children, jail, setup
     sys.dont_write_bytecode = was
-    return children, setup
+    return children, jail, setup
+
+
+def known_children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as f:
+        return [int(pid) for pid in f.read().split()]
+
+
+def end_as(status):
+    """Ends this process the way another one did."""
+    if os.WIFSIGNALED(status):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        number = os.WTERMSIG(status)
+        if number != SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+class Job:
+    """One child: its jail and its workshop."""
+
+    def __init__(self, host, req):
+        self.req = req
+        self.env = host.env
+        self.jail = host.jail.Jail(host.env.child, req)
+        self.shop = None
+        if req["role"] == "compile":
+            self.shop = host.jail.Workshop(host.env.cache, req.get("cache"), self.jail.uid)
+            self.jail.rw.append(self.shop.path)
+
+    def run(self, role, fd):
+        """In the child."""
+        channel = self.env.settle(fd)
+        child = role(channel, self.env, self.req, self)
+        try:
+            if self.jail.level:
+                self.confine(channel)
+        except Exception as exc:
+            child.refuse = f"{type(exc).__name__}: {exc}"
+        child.serve()
+
+    def confine(self, channel):
+        """Returns in the confined process only; this one waits for it."""
+        host = os.getppid()
+        self.jail.leave()
+        die_with_parent(SIGKILL, host)          # forgotten with the uid
+        pid = os.fork()
+        if not pid:
+            self.jail.enter()
+            return
+        channel.close()
+        end_as(os.waitpid(pid, 0)[1])
+
+    def ended(self):
+        """In the host."""
+        try:
+            self.jail.ended()
+        finally:
+            if self.shop:
+                self.shop.end()
 
 
 class Host:
-    def __init__(self, channel, env, roles):
+    def __init__(self, channel, env, roles, jail):
         self.channel = channel
         self.env = env
         self.roles = roles
-        self.children = {}      # pidfd -> pid
+        self.jail = jail
+        self.children = {}      # pidfd -> (pid, job)
         self.poll = select.poll()
         self.poll.register(channel, select.POLLIN)
 
     def send(self, value):
         self.channel.send(json.dumps(value, separators=(",", ":")).encode())
 
+    def reap_orphans(self):
+        """Confined processes whose intermediate process was killed come to us."""
+        ours = {pid for pid, _ in self.children.values()}
+        for pid in known_children():
+            if pid not in ours:
+                os.kill(pid, SIGKILL)
+                os.waitpid(pid, 0)
+
     def reap(self, pidfd):
-        pid = self.children.pop(pidfd)
+        pid, job = self.children.pop(pidfd)
         self.poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
-        self.env.after_child(pid)
+        self.reap_orphans()
+        job.ended()
         self.send({"exit": pid, "status": status})
 
-    def fork(self, req, fd):
+    def fork(self, job, fd):
         me = os.getpid()
         pid = os.fork()
         if pid:
             return pid
         try:
             die_with_parent(SIGKILL, me)
-            self.env.become_child(req, fd, self.roles[req["role"]])
+            job.run(self.roles[job.req["role"]], fd)
         except BaseException:
             os._exit(70)
         os._exit(0)
@@ -87,10 +161,11 @@ class Host:
     def spawn(self, req, fds):
         if len(fds) != 1 or req.get("role") not in self.roles:
             raise ValueError("spawn needs a role and one descriptor")
-        self.env.before_fork(req)
-        pid = self.fork(req, fds[0])
+        self.env.prepare(req["role"])
+        job = Job(self, req)
+        pid = self.fork(job, fds[0])
         pidfd = os.pidfd_open(pid)
-        self.children[pidfd] = pid
+        self.children[pidfd] = pid, job
         self.poll.register(pidfd, select.POLLIN)
         self.send({"id": req["id"], "pid": pid})
 
@@ -109,7 +184,7 @@ class Host:
             if req["op"] == "spawn":
                 self.spawn(req, fds)
             elif req["op"] == "prepare":
-                self.env.before_fork({"role": "compile"})
+                self.env.prepare(req["role"])
                 self.send({"id": req["id"]})
             else:
                 raise ValueError("unknown op")
@@ -130,18 +205,22 @@ class Host:
                     return
 
     def end(self):
-        for pid in self.children.values():
+        for pid, _ in self.children.values():
             os.kill(pid, SIGKILL)
-        for pid in self.children.values():
+        jobs = [job for _, job in self.children.values()]
+        for pid, _ in self.children.values():
             os.waitpid(pid, 0)
-            self.env.after_child(pid)
+        self.children = {}
+        self.reap_orphans()
+        for job in jobs:
+            job.ended()
 
 
 def main():
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     try:
-        children, setup = import_package()
+        children, jail, setup = import_package()
         env = setup.Env(HERE, sys.argv[2])
         hello = env.hello()
     except Exception as exc:
@@ -149,7 +228,8 @@ def main():
         return 1
     gc.collect()
     gc.freeze()
-    host = Host(channel, env, children.ROLES)
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    host = Host(channel, env, children.ROLES, jail)
     host.send(hello)
     try:
         host.run()

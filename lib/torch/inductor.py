@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile made quick in forked children: imports and the probe of the vector
-instruction set happen in the host."""
+"""torch.compile made quick in forked children.  Imports happen in the host; what
+inductor otherwise finds out anew in every process (vector instruction sets, hashes
+of torch's and triton's sources, precompiled headers: 20 s together) is found once by
+a trusted child and kept in the cache."""
 import functools
 import importlib
 import json
 import os
+import shutil
+import subprocess
+import tempfile
+import time
 
 import torch
 
@@ -17,16 +23,70 @@ MODULES = (
     "torch._inductor.codegen.cpp_wrapper_cpu", "torch._inductor.codegen.wrapper",
     "torch._inductor.fx_passes.joint_graph", "torch._inductor.fx_passes.post_grad",
     "torch._inductor.fx_passes.pre_grad", "torch._inductor.select_algorithm",
+    "torch._inductor.codecache", "torch._inductor.runtime.triton_compat",
 )
+ISA_FLAGS = ("_is_avx512_bf16_supported", "_is_amx_fp16_supported")
+SCOUT_SECONDS = 300
 
 
-FLAGS = ("_is_avx512_bf16_supported", "_is_amx_fp16_supported")
+def module(name):
+    return importlib.import_module("torch._inductor." + name)
 
 
-def probe(isa, path):
-    """Lets inductor find the instruction sets that work, and keeps its answer."""
-    found = {str(v): {f: getattr(v, f) for f in FLAGS if hasattr(v, f)}
-             for v in isa.valid_vec_isa_list()}
+def compiler_version():
+    cxx = os.environ.get("CXX") or "g++"
+    try:
+        done = subprocess.run([cxx, "--version"], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=20)
+        return done.stdout
+    except (OSError, subprocess.SubprocessError):
+        return b"none"
+
+
+def triton_stamp():
+    """Tells one triton from another without reading its 500 MB."""
+    triton = getattr(module("runtime.triton_compat"), "triton", None)
+    if triton is None or not hasattr(triton, "__path__"):
+        return "none"
+    folder = os.path.join(triton.__path__[0], "_C")
+    stamps = [os.stat(os.path.join(folder, n)) for n in sorted(os.listdir(folder))]
+    return [getattr(triton, "__version__", "")] + [(s.st_size, s.st_mtime_ns) for s in stamps]
+
+
+def header_key(header, command, options):
+    return setup.short_hash(header, command, sorted((k, str(v)) for k, v in options.items()))
+
+
+def scout(pch, path):
+    """In a trusted child: lets inductor find everything out by compiling one graph of
+    our own, and writes down what it found."""
+    cache = module("codecache")
+    isa = module("cpu_vec_isa")
+    headers = {}
+    original = cache._precompile_header
+
+    def record(header, command, **options):
+        headers[header_key(header, command, options)] = original(header, command, **options)
+        return headers[header_key(header, command, options)]
+
+    cache._HEADER_DIR = pch
+    cache._HEADER_LOCK_DIR = os.path.join(pch, "locks")
+    cache._precompile_header = record
+    work = tempfile.mkdtemp(dir=os.path.dirname(path))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = work
+    try:
+        with torch.no_grad():
+            torch.compile(lambda x: torch.relu(x) + 1)(torch.ones(8, 64))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    found = {
+        "isa": {str(v): {f: getattr(v, f) for f in ISA_FLAGS if hasattr(v, f)}
+                for v in isa.valid_vec_isa_list()},
+        "headers": headers,
+        "torch": cache.torch_key().hex(),
+        "triton": module("runtime.triton_compat").triton_key()
+        if module("runtime.triton_compat").HAS_TRITON else None,
+    }
 
     def write(temp):
         with open(temp, "w", encoding="utf-8") as f:
@@ -34,28 +94,62 @@ def probe(isa, path):
     setup.store(path, write)
 
 
-def prime(cache, flags):
-    for name in MODULES:
-        importlib.import_module(name)
-    isa = importlib.import_module("torch._inductor.cpu_vec_isa")
-    path = os.path.join(cache, f"isa-{setup.short_hash(torch.__version__, flags)}.json")
-    if not os.path.exists(path):
-        probe(isa, path)
-        return
-    found = json.loads(setup.read(path))
+def send_scout(pch, path):
+    """The host itself must not compute: a child does."""
+    pid = os.fork()
+    if not pid:
+        try:
+            os.umask(0o022)
+            scout(pch, path)
+        finally:
+            os._exit(0)
+    end = time.monotonic() + SCOUT_SECONDS
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            break
+        time.sleep(0.02)
+
+
+def use_isa(found):
+    isa = module("cpu_vec_isa")
     usable = [v for v in isa.supported_vec_isa_list if str(v) in found]
     for v in usable:
         for name, value in found[str(v)].items():
             setattr(v, name, value)
-        # Asking it would compile and start Python: 10 s a process.
         type(v).__bool__ = lambda self: str(self) in found
         if "amx" in str(v):
             torch.cpu._init_amx()
     isa.valid_vec_isa_list = functools.cache(lambda: usable)
 
 
-def use_cache(cache, req):
-    """Where this child keeps compiled code, before anything is compiled."""
-    folder = req.get("cache")
-    if folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+def use_hashes(found):
+    module("codecache").torch_key.set(bytes.fromhex(found["torch"]))
+    if found["triton"]:
+        key = found["triton"]
+        module("runtime.triton_compat").triton_key = lambda: key
+        importlib.import_module("triton.runtime.cache").triton_key = lambda: key
+
+
+def use_headers(headers):
+    """A header that is not there is not precompiled: once is not worth it."""
+    module("codecache")._precompile_header = lambda header, command, **options: headers.get(
+        header_key(header, command, options))
+
+
+def prime(cache, flags):
+    for name in MODULES:
+        importlib.import_module(name)
+    with open(__file__, "rb") as f:
+        key = setup.short_hash(torch.__version__, torch.__file__, triton_stamp(),
+                               compiler_version(), flags, f.read())
+    path = os.path.join(cache, f"inductor-{key}.json")
+    if not os.path.exists(path):
+        send_scout(os.path.join(cache, f"headers-{key}"), path)
+    if not os.path.exists(path):
+        return                  # no compiler, say: the baseline will tell
+    found = json.loads(setup.read(path))
+    use_isa(found["isa"])
+    use_hashes(found)
+    use_headers(found["headers"])

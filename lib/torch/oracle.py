@@ -39,7 +39,7 @@ class Oracle(Child):
     args = None
 
     def do_load(self, req):
-        self.env.confine(self)
+        self.job.jail.seal()
         if req.get("threads"):
             set_threads(int(req["threads"]))
         torch.set_grad_enabled(False)

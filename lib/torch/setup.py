@@ -16,7 +16,7 @@ import torch
 
 from catorch import proto
 
-LOW_FDS = 3
+CHANNEL = 3
 
 
 def cpu_flags():
@@ -87,6 +87,15 @@ def build_alloc(source, cache):
     return path
 
 
+def load_child(here):
+    """libca-child.so of a checkout or of an installation; None without."""
+    for path in ("../../bin/libca-child.so", "../libca-child.so"):
+        path = os.environ.get("CA_CHILD_LIB") or os.path.join(here, path)
+        if os.path.exists(path):
+            return ctypes.CDLL(path)
+    return None
+
+
 class Env:
     """Made in the host before any fork; what children inherit."""
 
@@ -94,8 +103,8 @@ class Env:
         self.here = here
         self.cache = cache
         self.alloc = ctypes.CDLL(build_alloc(os.path.join(here, "alloc.cpp"), cache))
+        self.child = load_child(here)
         self.compile_ready = False
-        self.jail = "none"
 
     def hello(self):
         sources = [read(os.path.join(self.here, n)) for n in sorted(os.listdir(self.here))
@@ -108,35 +117,23 @@ class Env:
 
     # -- in the host
 
-    def before_fork(self, req):
-        if req["role"] == "compile" and not self.compile_ready:
+    def prepare(self, role):
+        if role == "compile" and not self.compile_ready:
             from catorch import inductor
             inductor.prime(self.cache, cpu_flags())
             self.compile_ready = True
 
-    def after_child(self, pid):
-        pass
-
     # -- in a child
 
-    def become_child(self, req, fd, role):
-        """Closes every descriptor but the channel, then serves until it closes."""
+    def settle(self, channel_fd):
+        """Nothing but the channel stays open, as descriptor 3; output goes nowhere."""
         null = os.open(os.devnull, os.O_RDWR)
-        quiet = (0, 1) if os.environ.get("CA_TORCH_STDERR") else (0, 1, 2)
-        for i in quiet:
+        for i in (0, 1) if os.environ.get("CA_TORCH_STDERR") else (0, 1, 2):
             os.dup2(null, i)
-        if fd != LOW_FDS:
-            os.dup2(fd, LOW_FDS)
-        os.closerange(LOW_FDS + 1, 1 << 20)
-        channel = socket.socket(fileno=LOW_FDS)
-        role(channel, self, req).serve()
-
-    def confine(self, child):
-        """Gives up, for good, what foreign code must not have."""
-
-    def prepare_compile(self, req):
-        from catorch import inductor
-        inductor.use_cache(self.cache, req)
+        if channel_fd != CHANNEL:
+            os.dup2(channel_fd, CHANNEL)
+        os.closerange(CHANNEL + 1, 1 << 20)
+        return socket.socket(fileno=CHANNEL)
 
     def cuda(self):
         from catorch import cuda

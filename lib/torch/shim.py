@@ -19,7 +19,7 @@ import torch
 
 from catorch import proto
 from catorch.proto import (
-    END_BAD_REQUEST, END_NO_CLASS, END_OK, END_OOM, END_POOL, END_RAISED, END_SYNTAX,
+    END_BAD_REQUEST, END_JAIL, END_NO_CLASS, END_OK, END_OOM, END_POOL, END_RAISED, END_SYNTAX,
     END_UNSUPPORTED, GO_FIRST, GO_SYNC, LEAF_BOOL, LEAF_FLOAT, LEAF_INT, LEAF_NONE, LEAF_STR,
     LEAF_TENSOR, PHASE_FORWARD, PHASE_INPUTS, PHASE_LOAD, PHASE_RESULT,
 )
@@ -294,13 +294,14 @@ class Message:
 class Child:
     """A child's life: requests by name go to methods do_NAME, iterations to run()."""
 
-    def __init__(self, channel, env, spawn):
+    def __init__(self, channel, env, spawn, job):
         self.channel = channel
         self.env = env
-        self.spawn = spawn
+        self.job = job
         self.role = spawn["role"]
         name = spawn.get("device", "cpu")
         self.device = torch.device("cpu") if name == "cpu" else env.cuda().select(name)
+        self.refuse = None      # why there is no jail: nothing else is done then
         self.regions = {}
         self.msg = Message()
         self.pool = None
@@ -366,6 +367,8 @@ class Child:
             raise Fail(END_BAD_REQUEST, 0, "a request is no JSON object with 'op'") from None
         if op == "quit":
             return None
+        if self.refuse:
+            raise Fail(END_JAIL, 0, self.refuse)
         method = getattr(self, "do_" + op, None) if isinstance(op, str) else None
         if not method:
             raise Fail(END_BAD_REQUEST, 0, f"unknown request {op!r} for role {self.role}")

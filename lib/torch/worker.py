@@ -26,7 +26,7 @@ class Runner(Child):
     class_name = "Model"
 
     def do_load(self, req):
-        self.env.confine(self)
+        self.job.jail.seal()
         if req.get("threads"):
             set_threads(int(req["threads"]))
         if "spec" in req:
@@ -100,9 +100,19 @@ class Eager(Runner):
 
 
 class Compiled(Runner):
+    def prepare(self, req):
+        self.job.shop.use()
+
     def finish(self, model, req):
         mode = req.get("mode", "default")
         if mode not in ("default", "max-autotune"):
             raise Fail(END_BAD_REQUEST, PHASE_LOAD, f"unknown mode {mode!r}")
-        self.env.prepare_compile(req)
+        self.first = True
         return torch.compile(model, mode=None if mode == "default" else mode)
+
+    def call(self, args, which, idle):
+        result = super().call(args, which, idle)
+        if self.first:
+            self.first = False
+            self.job.shop.complete()
+        return result

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jail of lib/jail/self.h, called through ctypes, and the private folders that
+jailed compilers write."""
+import ctypes
+import fcntl
+import os
+import shutil
+import stat
+import sys
+import tempfile
+
+import torch
+
+from catorch.proto import END_JAIL
+from catorch.shim import Fail
+
+LEVELS = {"none": 0, "weak": 1, "uid": 2, "full": 3}
+WORKER_CPU, WORKER_CUDA, BASELINE, ORACLE = range(4)
+USE_CUDA = 1
+MESSAGE = 512
+TMP_BYTES = 1 << 30
+STORE_FILES = 2000
+STORE_BYTES = 256 << 20
+MARK = "complete"
+
+
+class Seal(ctypes.Structure):
+    _fields_ = [
+        ("level", ctypes.c_int), ("profile", ctypes.c_int), ("flags", ctypes.c_uint),
+        ("nofile", ctypes.c_int), ("ro", ctypes.c_void_p), ("rw", ctypes.c_void_p),
+        ("dev", ctypes.c_void_p), ("mem_bytes", ctypes.c_int64), ("file_bytes", ctypes.c_int64),
+        ("procs", ctypes.c_int64),
+    ]
+
+
+def strings(paths):
+    """A NULL-terminated list for C."""
+    return (ctypes.c_char_p * (len(paths) + 1))(*[os.fsencode(p) for p in paths], None)
+
+
+def readable():
+    """What Python and torch are loaded from."""
+    paths = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(torch.__file__)),
+             os.path.dirname(os.path.realpath(sys.executable))}
+    paths.update(p for p in sys.path if os.path.isdir(p))
+    paths.update(p for p in ("/usr/local/cuda", os.environ.get("CUDA_HOME", "")) if p)
+    return sorted({os.path.realpath(p) for p in paths if os.path.exists(p)} - {"/"})
+
+
+def default_memory():
+    """Three quarters of what is free now, but no less than 2 GiB."""
+    free = 0
+    with open("/proc/meminfo", encoding="ascii") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) << 10
+    return max(free // 4 * 3, 2 << 30)
+
+
+class Jail:
+    """One job's jail: made in the host, entered in the child."""
+
+    def __init__(self, lib, req):
+        name = req.get("jail", "full")
+        if name not in LEVELS:
+            raise ValueError(f"unknown jail level {name!r}")
+        self.lib = lib
+        self.level = LEVELS[name]
+        self.role = req["role"]
+        self.cuda = req.get("device", "cpu") != "cpu"
+        self.mem_bytes = int(req.get("mem_bytes") or 0) or default_memory()
+        self.rw = []
+        self.uid = 0
+        if self.level:
+            if lib is None:
+                raise ValueError("there is no libca-child.so, which the jail needs")
+            self.uid = lib.jail_self_uid()
+
+    def call(self, name, *args):
+        text = ctypes.create_string_buffer(MESSAGE)
+        rc = getattr(self.lib, name)(*args, text, ctypes.c_size_t(MESSAGE))
+        if rc:
+            raise Fail(END_JAIL, 0, f"jail: {text.value.decode('utf-8', 'replace')}")
+
+    def leave(self):
+        """Step 1, in the intermediate process."""
+        self.call("jail_self_unshare", self.level, ctypes.c_uint(self.uid))
+
+    def enter(self):
+        """Step 2, in the process that will be confined."""
+        self.call("jail_self_mount", self.level, strings(readable()), strings(self.rw),
+                  ctypes.c_int64(TMP_BYTES))
+
+    def profile(self):
+        if self.role == "compile":
+            return BASELINE
+        if self.role == "oracle":
+            return ORACLE
+        return WORKER_CUDA if self.cuda else WORKER_CPU
+
+    def devices(self):
+        if not self.cuda:
+            return []
+        shared = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+        return [f"/dev/{n}" for n in sorted(os.listdir("/dev"))
+                if n in shared or n.startswith("nvidia") and n[6:].isdigit()]
+
+    def seal(self):
+        """Step 3, right before foreign code.  There is no way back."""
+        if not self.level:
+            return
+        lists = strings(readable()), strings(self.rw), strings(self.devices())
+        at = [ctypes.addressof(x) for x in lists]
+        seal = Seal(self.level, self.profile(), USE_CUDA if self.cuda else 0, 0, *at,
+                    0 if self.cuda else self.mem_bytes, 0, 0)
+        self.call("jail_self_seal", ctypes.byref(seal))
+
+    def ended(self):
+        """In the host, after the child: nothing of that uid may be left."""
+        if self.level == LEVELS["uid"]:
+            self.call("jail_self_kill", ctypes.c_uint(self.uid))
+
+
+def copy_file(source, target, budget):
+    """A regular file, never through a link; its size."""
+    fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as f:
+        st = os.fstat(fd)
+        if not stat.S_ISREG(st.st_mode) or st.st_size > budget:
+            return 0
+        temp_fd, temp = tempfile.mkstemp(dir=os.path.dirname(target))
+        with open(temp_fd, "wb") as out:
+            shutil.copyfileobj(f, out)
+        os.chmod(temp, 0o755 if st.st_mode & 0o100 else 0o644)
+        os.rename(temp, target)
+    return st.st_size
+
+
+def copy_new(source, target):
+    """Copies the files that target lacks; never follows links.  The names of what is
+    copied, relative."""
+    budget, count = STORE_BYTES, 0
+    for folder, folders, files in os.walk(source, followlinks=False):
+        into = os.path.join(target, os.path.relpath(folder, source))
+        os.makedirs(into, 0o755, exist_ok=True)
+        folders[:] = [d for d in folders if not os.path.islink(os.path.join(folder, d))]
+        for name in files:
+            there = os.path.join(into, name)
+            if name == MARK or name.endswith(".lock") or os.path.exists(there):
+                continue
+            count += 1
+            if count > STORE_FILES:
+                return
+            try:
+                budget -= copy_file(os.path.join(folder, name), there, budget)
+            except OSError:
+                continue
+
+
+class Workshop:
+    """A private folder for one compiling child.  Compiled code that earlier children
+    of the same name made is copied in, what this one adds is copied back: no child
+    can write what another one reads."""
+
+    def __init__(self, cache, name, uid):
+        if name is not None and not (isinstance(name, str) and name.isalnum() and
+                                     name.isascii() and len(name) <= 128):
+            raise ValueError("the name of a cache must be letters and digits")
+        os.makedirs(os.path.join(cache, "job"), 0o755, exist_ok=True)
+        self.store = os.path.join(cache, "code", name) if name else None
+        self.path = tempfile.mkdtemp(prefix="", dir=os.path.join(cache, "job"))
+        os.mkdir(os.path.join(self.path, "tmp"))
+        if self.store and os.path.isdir(self.store):
+            with self.lock():
+                copy_new(self.store, self.path)
+        if os.geteuid() == 0 and uid:
+            for folder, _, files in os.walk(self.path):
+                os.chown(folder, uid, uid)
+                for f in files:
+                    os.chown(os.path.join(folder, f), uid, uid)
+
+    def lock(self):
+        os.makedirs(self.store, 0o755, exist_ok=True)
+        f = open(self.store + ".lock", "wb")    # noqa: SIM115
+        fcntl.flock(f, fcntl.LOCK_EX)
+        return f
+
+    def use(self):
+        """In the child, before anything is compiled."""
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.path
+        os.environ["TRITON_CACHE_DIR"] = os.path.join(self.path, "triton")
+        os.environ["TMPDIR"] = os.path.join(self.path, "tmp")
+        os.environ["HOME"] = self.path
+        tempfile.tempdir = None
+
+    def complete(self):
+        """In the child, once everything has been compiled."""
+        open(os.path.join(self.path, MARK), "wb").close()
+
+    def end(self):
+        """In the host, after the child."""
+        shutil.rmtree(os.path.join(self.path, "tmp"), ignore_errors=True)
+        if self.store and os.path.exists(os.path.join(self.path, MARK)):
+            try:
+                with self.lock():
+                    copy_new(self.path, self.store)
+            except OSError:
+                pass            # a full disk: the next child compiles again
+        shutil.rmtree(self.path, ignore_errors=True)
