@@ -6,15 +6,13 @@ import time
 import torch
 
 from catorch.proto import PHASE_LOAD
-from catorch.shim import Child, set_threads
+from catorch.shim import Child
 
 
 class Calib(Child):
     def do_load(self, req):
         self.phase = PHASE_LOAD
-        if req.get("threads"):
-            set_threads(int(req["threads"]))
-        torch.set_grad_enabled(False)
+        self.begin(req, foreign=False)
         self.timer = self.env.cuda().Timer() if self.device.type == "cuda" else None
         self.out_bytes = [int(n) for n in req["result_bytes"]]
         nbytes = int(req["input_bytes"])

@@ -8,7 +8,7 @@ NAMES = ("plain", "scale", "sign", "tied", "cluster", "spike", "permute")
 def overlaps(t):
     """Whether elements may share memory (expanded views)."""
     reach = 0
-    for stride, size in sorted((s, n) for s, n in zip(t.stride(), t.shape) if n > 1):
+    for stride, size in sorted((s, n) for s, n in zip(t.stride(), t.shape, strict=True) if n > 1):
         if stride <= reach:
             return True
         reach += stride * (size - 1)

@@ -83,6 +83,7 @@ class Job:
         if req["role"] == "compile":
             self.shop = host.jail.Workshop(host.env.cache, req.get("cache"), self.jail.uid)
             self.jail.rw.append(self.shop.path)
+            self.jail.ro += self.env.compiled_headers()
 
     def run(self, role, fd):
         """In the child."""

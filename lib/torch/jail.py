@@ -38,11 +38,12 @@ def strings(paths):
     return (ctypes.c_char_p * (len(paths) + 1))(*[os.fsencode(p) for p in paths], None)
 
 
-def readable():
+def readable(*more):
     """What Python and torch are loaded from."""
     paths = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(torch.__file__)),
              os.path.dirname(os.path.realpath(sys.executable))}
     paths.update(p for p in sys.path if os.path.isdir(p))
+    paths.update(more)
     paths.update(p for p in ("/usr/local/cuda", os.environ.get("CUDA_HOME", "")) if p)
     return sorted({os.path.realpath(p) for p in paths if os.path.exists(p)} - {"/"})
 
@@ -69,6 +70,7 @@ class Jail:
         self.role = req["role"]
         self.cuda = req.get("device", "cpu") != "cpu"
         self.mem_bytes = int(req.get("mem_bytes") or 0) or default_memory()
+        self.ro = []
         self.rw = []
         self.uid = 0
         if self.level:
@@ -88,7 +90,7 @@ class Jail:
 
     def enter(self):
         """Step 2, in the process that will be confined."""
-        self.call("jail_self_mount", self.level, strings(readable()), strings(self.rw),
+        self.call("jail_self_mount", self.level, strings(readable(*self.ro)), strings(self.rw),
                   ctypes.c_int64(TMP_BYTES))
 
     def profile(self):
@@ -109,7 +111,7 @@ class Jail:
         """Step 3, right before foreign code.  There is no way back."""
         if not self.level:
             return
-        lists = strings(readable()), strings(self.rw), strings(self.devices())
+        lists = strings(readable(*self.ro)), strings(self.rw), strings(self.devices())
         at = [ctypes.addressof(x) for x in lists]
         seal = Seal(self.level, self.profile(), USE_CUDA if self.cuda else 0, 0, *at,
                     0 if self.cuda else self.mem_bytes, 0, 0)

@@ -114,7 +114,7 @@ class Launcher:
         if len(values) != len(self.converts):
             raise TypeError(f"{self.name}: expected {len(self.converts)} arguments, "
                             f"got {len(values)}")
-        raw = [c(v) for c, v in zip(self.converts, values)]
+        raw = [c(v) for c, v in zip(self.converts, values, strict=True)]
         if self.stream:
             raw.append(stream_of(self.device))
         got = self.fn(*raw)
@@ -169,7 +169,7 @@ class Kernel:
     def launch(self, grid, block, smem, values):
         if len(values) != len(self.args):
             raise TypeError(f"{self.name}: expected {len(self.args)} arguments, got {len(values)}")
-        raw = [a.ctype(a.convert(v)) for a, v in zip(self.args, values)]
+        raw = [a.ctype(a.convert(v)) for a, v in zip(self.args, values, strict=True)]
         params = (ctypes.c_void_p * max(len(raw), 1))(*[ctypes.addressof(r) for r in raw])
         if smem > self.shared:
             check_driver(self.driver.cuFuncSetAttribute(

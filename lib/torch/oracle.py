@@ -11,8 +11,7 @@ from catorch.proto import (
     PHASE_CONSTRUCT, PHASE_FORWARD, PHASE_INPUTS, PHASE_RESULT, PHASE_STATE, SLOT,
 )
 from catorch.shim import (
-    ALIGN, Child, Fail, Flat, check_tensor, failing, is_oom, load_module, need, set_threads,
-    tail_of,
+    ALIGN, Child, Fail, Flat, check_tensor, failing, is_oom, load_module, need, tail_of,
 )
 
 MODIFIED_INPUTS = 1
@@ -39,10 +38,7 @@ class Oracle(Child):
     args = None
 
     def do_load(self, req):
-        self.job.jail.seal()
-        if req.get("threads"):
-            set_threads(int(req["threads"]))
-        torch.set_grad_enabled(False)
+        self.begin(req)
         module = load_module("model", worker.source_of(self, req))
         make = need(module, "Model")
         self.get_inputs = need(module, "get_inputs")
@@ -83,7 +79,7 @@ class Oracle(Child):
         perturb = bool(req.get("perturb"))
         region = self.regions.get("params")
         kept, tied = [], {}
-        for item, entry, was in zip(self.found, self.entries, self.initial):
+        for item, entry, was in zip(self.found, self.entries, self.initial, strict=True):
             t = item.tensor
             at = (entry["offset"], entry["bytes"])
             if at not in tied or not entry["bytes"]:
@@ -139,7 +135,7 @@ class Oracle(Child):
         if enc.total and region is None:
             raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "inputs without their region")
         self.images = [storage_bytes(s, self.device) for s in enc.storages]
-        for image, place in zip(self.images, enc.places):
+        for image, place in zip(self.images, enc.places, strict=True):
             if place["bytes"]:
                 region.bytes_at(place["offset"], place["bytes"]).copy_(image)
         self.places = enc.places
@@ -218,11 +214,11 @@ class Oracle(Child):
     def after(self):
         """Which bytes forward changed; after-images go to the judge."""
         modified = 0
-        for image, before in zip(self.images, self.before):
+        for image, before in zip(self.images, self.before, strict=True):
             if image.numel() and not torch.equal(image, before):
                 modified |= MODIFIED_INPUTS
         state.settle([item for item in self.found if item.kind == "buffer"])
-        for item, was in zip(self.found, self.kept):
+        for item, was in zip(self.found, self.kept, strict=True):
             if not same_bytes(item.tensor, was):
                 modified |= MODIFIED_STATE
         if modified & MODIFIED_INPUTS:
@@ -234,22 +230,22 @@ class Oracle(Child):
     def export_inputs_after(self):
         region = self.regions.get("after")
         if region is not None:
-            for image, place in zip(self.images, self.places):
+            for image, place in zip(self.images, self.places, strict=True):
                 if place["bytes"]:
                     region.bytes_at(place["offset"], place["bytes"]).copy_(image)
 
     def export_state_after(self):
         region = self.regions.get("params_after")
         if region is not None:
-            for item, entry in zip(self.found, self.entries):
+            for item, entry in zip(self.found, self.entries, strict=True):
                 self.write(region, entry, item.tensor)
 
     def restore(self, modified):
         if modified & MODIFIED_INPUTS:
-            for image, before in zip(self.images, self.before):
+            for image, before in zip(self.images, self.before, strict=True):
                 image.copy_(before)
         if modified & MODIFIED_STATE:
-            for item, was in zip(self.found, self.kept):
+            for item, was in zip(self.found, self.kept, strict=True):
                 item.tensor.data.copy_(was)
 
     def export_results(self, result, modified):

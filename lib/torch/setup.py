@@ -123,6 +123,10 @@ class Env:
             inductor.prime(self.cache, cpu_flags())
             self.compile_ready = True
 
+    def compiled_headers(self):
+        return [os.path.join(self.cache, name) for name in os.listdir(self.cache)
+                if name.startswith("headers-")]
+
     # -- in a child
 
     def settle(self, channel_fd):

@@ -303,6 +303,8 @@ class Child:
         self.device = torch.device("cpu") if name == "cpu" else env.cuda().select(name)
         self.refuse = None      # why there is no jail: nothing else is done then
         self.regions = {}
+        self.pending = []       # regions that wait for the jail
+        self.sealed = False
         self.msg = Message()
         self.pool = None
         self.ops = None
@@ -397,18 +399,38 @@ class Child:
         regions = req["regions"]
         if len(regions) > len(self.fds):
             raise Fail(END_BAD_REQUEST, 0, "fewer descriptors than regions")
-        # Host memory first: the trace begins before the first use of CUDA.
-        for i, r in sorted(enumerate(regions), key=lambda pair: not pair[1].get("host")):
+        for i, r in enumerate(regions):
             name, nbytes = r["name"], r["bytes"]
             if not nbytes:
                 continue
-            if name == "trace":
-                self.trace = self.env.cuda().Trace(self.fds[i])
-            elif self.device.type == "cpu" or r.get("host"):
+            if name != "trace" and (self.device.type == "cpu" or r.get("host")):
                 self.regions[name] = map_host(self.fds[i], nbytes)
             else:
-                self.regions[name] = self.env.cuda().map(self.fds[i], nbytes, self.device)
+                self.pending.append((name, nbytes, os.dup(self.fds[i])))
+        if self.sealed:
+            self.map_pending()
         return {}
+
+    def map_pending(self):
+        """CUDA starts threads, and those must start inside the jail.  The trace begins
+        before anything else uses CUDA."""
+        for name, nbytes, fd in sorted(self.pending, key=lambda p: p[0] != "trace"):
+            if name == "trace":
+                self.trace = self.env.cuda().Trace(fd)
+            else:
+                self.regions[name] = self.env.cuda().map(fd, nbytes, self.device)
+            os.close(fd)
+        self.pending = []
+
+    def begin(self, req, foreign=True):
+        """The start of load: from here on foreign code may run."""
+        if foreign:
+            self.job.jail.seal()
+        self.sealed = True
+        self.map_pending()
+        if req.get("threads"):
+            set_threads(int(req["threads"]))
+        torch.set_grad_enabled(False)
 
     def do_trace(self, req):
         """Completes the trace."""

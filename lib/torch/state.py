@@ -85,7 +85,7 @@ def match_order(state, found):
             want = [e for e in want if not is_counter(e)]
         if len(want) != len(have) or not all(map(fits, want, [i.tensor for i in have])):
             return mismatch(want, have, kind)
-        pairs += zip(want, have)
+        pairs += zip(want, have, strict=True)
     return pairs
 
 

@@ -7,7 +7,7 @@ import torch
 
 from catorch import launch, nodes, proto, state
 from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
-from catorch.shim import Child, Fail, failing, load_module, need, read_fd, set_threads
+from catorch.shim import Child, Fail, failing, load_module, need, read_fd
 
 
 def source_of(child, req):
@@ -26,14 +26,11 @@ class Runner(Child):
     class_name = "Model"
 
     def do_load(self, req):
-        self.job.jail.seal()
-        if req.get("threads"):
-            set_threads(int(req["threads"]))
+        self.begin(req)
         if "spec" in req:
             req = {**json.loads(read_fd(self.fd(req["spec"]))), **req}
         source = source_of(self, req)
         self.prepare(req)
-        torch.set_grad_enabled(False)
         module = load_module(self.module_name, source)
         make = need(module, self.class_name)
         self.phase = PHASE_CONSTRUCT
