@@ -100,7 +100,8 @@ class Encoder:
             at = len(self.storages)
             self.seen[storage.data_ptr()] = at
             self.storages.append(storage)
-            self.places.append({"offset": self.total, "bytes": storage.nbytes()})
+            self.places.append({"offset": self.total, "bytes": storage.nbytes(),
+                                "dtype": NAME[t.dtype]})
             self.total += -(-storage.nbytes() // ALIGN) * ALIGN
         self.tensors.append((at, t))
         return {"t": "tensor", "storage": at, "dtype": NAME[t.dtype], "shape": list(t.shape),

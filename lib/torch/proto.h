@@ -67,7 +67,8 @@
  * state: [{"name":"fc.weight","kind":"param"|"buffer","dtype":"float32",
  *          "shape":[…],"offset":BYTES,"bytes":N}]   offsets into `params`,
  *          64-byte aligned; tied tensors share an offset; state_dict order.
- * inputs: {"storages":[{"offset":BYTES,"bytes":N}],"args":[node…]}
+ * inputs: {"storages":[{"offset":BYTES,"bytes":N,"dtype":"float32"}],
+ *          "args":[node…]}   dtype of the first tensor in the storage
  * node:   {"t":"tensor","storage":0,"dtype":"float32","shape":[…],
  *          "stride":[…],"offset":ELEMENTS}
  *         {"t":"slot","i":0}                       a number or bool
