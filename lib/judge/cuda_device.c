@@ -3,7 +3,6 @@
  * An NVIDIA GPU as a device of the judge.
  */
 #define _GNU_SOURCE
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,28 +100,42 @@ static int is_ours(pid_t pid)
 	return 0;
 }
 
-static int cuda_foreign(struct device *d)
+/* Counts processes on the GPU: ours, and others that exist here.  -1 without
+ * NVML. */
+static int count_processes(struct cuda *c, int *here, int *other)
 {
-	struct cuda *c = cuda_of(d);
 	pid_t pid[MAX_PIDS];
-	int n, here = 0, other = 0;
+	int n;
 
+	*here = *other = 0;
 	if (!c->nvml_tried) {
 		c->nvml_tried = 1;
 		c->nvml = nvml_open(c->cu->info.uuid, NULL);
 	}
 	n = c->nvml ? nvml_pids(c->nvml, pid, MAX_PIDS, NULL) : -1;
-	if (n > MAX_PIDS)
-		return 1;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && i < MAX_PIDS; i++) {
 		if (is_ours(pid[i]))
-			here++;
-		else if (!kill(pid[i], 0) || parent_of(pid[i]))
-			other++;
+			++*here;
+		else if (parent_of(pid[i]))
+			++*other;
 	}
+	return n;
+}
+
+int device_cuda_sees_processes(struct device *d)
+{
+	int here, other;
+
 	/* Where NVML does not even name us, its numbers are of another
 	 * namespace and say nothing. */
-	return here && other;
+	return count_processes(cuda_of(d), &here, &other) > 0 && here;
+}
+
+static int cuda_foreign(struct device *d)
+{
+	int here, other, n = count_processes(cuda_of(d), &here, &other);
+
+	return n > MAX_PIDS || (here && other);
 }
 
 static void cuda_close(struct device *d)

@@ -158,6 +158,9 @@ void device_close(struct device *d);
 struct device *device_cpu_open(struct err *e);
 struct device *device_cuda_open(int index, struct err *e);	/* -1: any */
 int device_cuda_count(void);		/* 0 without a driver or a GPU */
+/* Whether foreign() can see anything: not where NVML is absent or numbers
+ * processes by another namespace. */
+int device_cuda_sees_processes(struct device *d);
 
 /*
  * Checks leaves of an untrusted answer against a pool of `bytes`: kinds,

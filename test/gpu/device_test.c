@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -369,6 +370,41 @@ static void hanging_kernel(void **state)
 	end(&t);
 }
 
+static double read_us(struct trial *t, unsigned i)
+{
+	struct bracket_result res;
+
+	once(t, i, GO_SYNC, &res);
+	assert_int_equal(res.wait, WAIT_OK);
+	return (double)res.msg.own_ns * 1e-3;
+}
+
+/* A peer whose lines persist in the L2 cache gains nothing by it: it reads as
+ * slowly as one that has never set them aside. */
+static void persisting_lines(void **state)
+{
+	enum { N = 15 };
+	double plain[N], kept[N], sum[2] = { 0, 0 };
+	struct trial t;
+
+	(void)state;
+	begin(&t, PEER_READ, 4 * MIB);
+	for (unsigned i = 0; i < N; i++)
+		plain[i] = read_us(&t, i);
+	end(&t);
+	begin(&t, PEER_PERSIST, 4 * MIB);
+	for (unsigned i = 0; i < N; i++)
+		kept[i] = read_us(&t, i);
+	end(&t);
+	for (unsigned i = 5; i < N; i++) {
+		sum[0] += plain[i];
+		sum[1] += kept[i];
+	}
+	print_message("reads: plain %.2f us, persisting %.2f us\n",
+		      sum[0] / (N - 5), sum[1] / (N - 5));
+	assert_true(sum[1] > 0.8 * sum[0]);
+}
+
 static void lease(void **state)
 {
 	struct err e = ERR_INIT;
@@ -377,6 +413,42 @@ static void lease(void **state)
 	check(dev->ops->lease(dev, 1, 1, &e), &e);
 	assert_int_equal(dev->ops->foreign(dev), 0);
 	dev->ops->unlease(dev);
+}
+
+/* A process that is no child of ours and has a context on the GPU. */
+static void stranger(void **state)
+{
+	int ready[2], leave[2];
+	char c;
+
+	(void)state;
+	if (pipe(ready) || pipe(leave))
+		fail();
+	if (fork() == 0) {
+		if (fork() == 0) {
+			char a[16], b[16];
+
+			close(leave[1]);
+			snprintf(a, sizeof(a), "%d", ready[1]);
+			snprintf(b, sizeof(b), "%d", leave[0]);
+			execl("/proc/self/exe", "peer", "stranger", a, b,
+			      (char *)NULL);
+		}
+		_exit(0);
+	}
+	wait(NULL);
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	/* NVML may say nothing about processes, as in a container. */
+	if (!device_cuda_sees_processes(dev))
+		print_message("NVML does not name processes here\n");
+	else
+		assert_int_equal(dev->ops->foreign(dev), 1);
+	close(leave[1]);
+	while (read(ready[0], &c, 1) > 0)
+		;
+	close(ready[0]);
+	assert_int_equal(dev->ops->foreign(dev), 0);
 }
 
 static void nodes(void **state)
@@ -404,7 +476,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(honest_peer),
 		cmocka_unit_test(cheating_peers),
 		cmocka_unit_test(hanging_kernel),
+		cmocka_unit_test(persisting_lines),
 		cmocka_unit_test(lease),
+		cmocka_unit_test(stranger),
 		cmocka_unit_test(nodes),
 	};
 	struct err e = ERR_INIT;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "peer.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ struct setup {
 struct peer {
 	struct setup s;
 	struct cu_dev *d;
-	struct cu_mem in[2], pool, sink;
-	cu_fn move, spin;
+	struct cu_mem in[2], pool, sink, own;
+	cu_fn move, spin, sweep;
 	cu_event from, to;
 	int fd;
 };
@@ -142,6 +143,44 @@ static int spin(struct peer *p, uint64_t ns)
 	return cu_launch(p->d, p->spin, 1, 32, args, NULL);
 }
 
+/* From cuda.h: CUaccessPolicyWindow, CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
+ * CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_ACCESS_PROPERTY_PERSISTING. */
+union stream_attr {
+	struct {
+		void *base;
+		size_t bytes;
+		float ratio;
+		int hit, miss;
+	} window;
+	char pad[64];
+};
+
+static int persist(struct peer *p)
+{
+	union stream_attr a;
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	int (*limit)(int, size_t), (*set)(cu_stream, int, void *);
+
+	*(void **)&limit = dlsym(lib, "cuCtxSetLimit");
+	*(void **)&set = dlsym(lib, "cuStreamSetAttribute");
+	memset(&a, 0, sizeof(a));
+	a.window.base = (void *)(uintptr_t)p->own.ptr;
+	a.window.bytes = p->s.bytes;
+	a.window.ratio = 1;
+	a.window.hit = 2;
+	return limit(6, 2 * p->s.bytes) || set(p->d->stream, 1, &a) ? -1 : 0;
+}
+
+static int read_own(struct peer *p)
+{
+	cu_ptr from = p->own.ptr, sink = p->sink.ptr;
+	uint64_t words = p->s.bytes / 16;
+	void *args[] = { &from, &words, &sink };
+
+	return cu_launch(p->d, p->sweep, (unsigned)p->d->info.sms * 4, 512,
+			 args, NULL);
+}
+
 static void leaf(const struct peer *p, struct ca_msg *m)
 {
 	m->nleaf = 1;
@@ -158,6 +197,9 @@ static int work(struct peer *p, const struct ca_go *go)
 	unsigned times = p->s.mode == PEER_SPIN ? 1 : go->idle_us;
 
 	cu_event_record(p->d, p->from, NULL);
+	if (p->s.mode == PEER_READ || p->s.mode == PEER_PERSIST)
+		return read_own(p) ? -1 :
+			cu_event_record(p->d, p->to, NULL);
 	for (unsigned i = 0; i < times; i++)
 		if (copy(p, go->set))
 			return -1;
@@ -206,18 +248,37 @@ static int open_peer(struct peer *p)
 	    cu_mem_import(p->d, fds[1], p->s.in_size, &p->in[1], &e) ||
 	    cu_mem_import(p->d, fds[2], p->s.pool_size, &p->pool, &e) ||
 	    cu_mem_new(p->d, 4096, 0, &p->sink, &e) ||
+	    cu_mem_new(p->d, p->s.bytes, 0, &p->own, &e) ||
 	    cuda_source_compile(p->d->info.major, p->d->info.minor, &cubin,
 				&e) ||
 	    cu_module(p->d, cubin.buf, &mod, &e) ||
 	    cu_function(p->d, mod, "move", &p->move, &e) ||
 	    cu_function(p->d, mod, "spin", &p->spin, &e) ||
+	    cu_function(p->d, mod, "sweep", &p->sweep, &e) ||
 	    cu_event_new(p->d, &p->from, &e) ||
 	    cu_event_new(p->d, &p->to, &e)) {
 		fprintf(stderr, "peer: %s\n", e.msg);
 		return -1;
 	}
 	str_release(&cubin);
+	if (p->s.mode == PEER_PERSIST && persist(p)) {
+		fprintf(stderr, "peer: cannot set lines aside\n");
+		return -1;
+	}
 	return write(p->fd, "", 1) == 1 ? 0 : -1;
+}
+
+static void be_stranger(char **argv)
+{
+	struct cu_dev *d = cu_dev_open(0, NULL);
+	char c;
+
+	if (!d || write(atoi(argv[2]), "", 1) != 1)
+		_exit(1);
+	while (read(atoi(argv[3]), &c, 1) > 0)
+		;
+	cu_dev_close(d);
+	_exit(0);
 }
 
 int peer_main(int argc, char **argv)
@@ -225,6 +286,8 @@ int peer_main(int argc, char **argv)
 	struct peer p;
 	struct ca_go go;
 
+	if (argc == 4 && !strcmp(argv[1], "stranger"))
+		be_stranger(argv);
 	if (argc != 3 || strcmp(argv[1], "peer"))
 		return 0;
 	memset(&p, 0, sizeof(p));

@@ -16,7 +16,10 @@ enum peer_mode {
 	PEER_OUTSIDE,		/* says its result lies beyond the pool */
 	PEER_UNWRITTEN,		/* answers without doing anything */
 	PEER_GONE,		/* leaves when it reads go */
-	PEER_SPIN		/* idle_us of work besides one copy */
+	PEER_SPIN,		/* idle_us of work besides one copy */
+	PEER_READ,		/* reads memory of its own, which it read in
+				 * the iteration before */
+	PEER_PERSIST		/* the same, set aside in the L2 cache */
 };
 
 /* Starts one; r->in, r->pool are made for `bytes`.  0 or -1. */
@@ -24,7 +27,8 @@ int peer_start(struct device *d, struct runner *r, enum peer_mode mode,
 	       size_t bytes, struct err *e);
 void peer_stop(struct device *d, struct runner *r);
 
-/* To be called first in main(): runs the peer when argv asks for it. */
+/* To be called first in main(): runs the peer, or a stranger that holds a
+ * context until its second descriptor closes, when argv asks for it. */
 int peer_main(int argc, char **argv);
 
 #endif

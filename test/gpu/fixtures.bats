@@ -1,0 +1,22 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The CUDA fixtures through the whole chain, each with the verdict and one of
+# the rewards that its file states.
+
+setup() {
+	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
+		skip "no GPU"
+}
+
+@test "every CUDA fixture is verified as its file says" {
+	run test/fixtures.sh -v cuda
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "every CUDA fixture earns what its file says" {
+	run test/fixtures.sh -q cuda
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
