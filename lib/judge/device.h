@@ -46,6 +46,7 @@ struct runner {
 	struct mem slots;	/* host: 2 x CA_SLOTS struct ca_slot */
 	struct mem params;
 	struct mem pool;
+	struct mem seen;	/* host: what CUPTI saw ("trace"); CUDA only */
 	struct extent last[CA_LEAVES];	/* results of the previous iteration, */
 	unsigned nlast;			/* poisoned at the next reveal */
 	uint64_t seq;

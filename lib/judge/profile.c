@@ -154,6 +154,33 @@ static enum status final_status(const struct profiled *p)
 	return ST_OK;
 }
 
+/* Sums of the kernels' times, by CUPTI: evidence beside the clock.  Null
+ * where nothing was traced. */
+static void write_device_sums(const struct profiled *p, struct jw *w)
+{
+	static const char *const name[RACERS] = {
+		"candidate", "eager", "compile"
+	};
+
+	jw_key(w, "device_sum_us");
+	jw_obj(w);
+	for (int who = 0; who < RACERS; who++) {
+		const struct race *r = &p->t.race[who];
+		double v[STATS_ROUNDS];
+		size_t n = 0;
+
+		for (size_t i = 0; r->runs && i < p->t.rounds; i++)
+			if (isfinite(r->device_us[i]))
+				v[n++] = r->device_us[i];
+		jw_key(w, name[who]);
+		if (n)
+			jw_num(w, stats_median(v, n));
+		else
+			jw_null(w);
+	}
+	jw_end_obj(w);
+}
+
 static void write_numbers(struct judge *j, const struct profiled *p,
 			  struct jw *w)
 {
@@ -180,8 +207,7 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_knum(w, "correction_us", mean_correction(p) / 1e3);
 	jw_kbool(w, "provisional", j->o.quick || j->o.eager_only);
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
-	jw_key(w, "device_sum_us");
-	jw_null(w);
+	write_device_sums(p, w);
 }
 
 static void write_field(struct judge *j, const struct profiled *p,

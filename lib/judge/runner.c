@@ -172,6 +172,11 @@ static size_t pool_bytes(const struct oracle *o)
 	return want > POOL_FLOOR ? want : POOL_FLOOR;
 }
 
+static int is_cuda(const struct judge *j)
+{
+	return !strcmp(j->dev->ops->name, "cuda");
+}
+
 /* All the memory a runner will need, before it starts. */
 static int allocate(struct judge *j, const struct oracle *o,
 		    struct runner *r, struct fail *f)
@@ -186,10 +191,13 @@ static int allocate(struct judge *j, const struct oracle *o,
 		{ &r->slots, 2 * CA_SLOTS * sizeof(struct ca_slot), 1 },
 		{ &r->params, o->param_bytes, 0 },
 		{ &r->pool, pool_bytes(o), 0 },
+		{ &r->seen, TRACE_BYTES, 1 },
 	};
 	struct err e = ERR_INIT;
 
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+	size_t n = sizeof(want) / sizeof(want[0]) - !is_cuda(j);
+
+	for (size_t i = 0; i < n; i++)
 		if (j->dev->ops->shared(j->dev, want[i].bytes, want[i].host,
 					want[i].m, &e))
 			return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
@@ -209,18 +217,19 @@ static int map(struct judge *j, struct runner *r, struct fail *f)
 	} all[] = {
 		{ "in0", &r->in[0] }, { "in1", &r->in[1] },
 		{ "slots", &r->slots }, { "params", &r->params },
-		{ "pool", &r->pool },
+		{ "pool", &r->pool }, { "trace", &r->seen },
 	};
+	size_t n = sizeof(all) / sizeof(all[0]) - !is_cuda(j);
 	struct str req = STR_INIT;
 	struct jw w;
-	int fds[5], rc;
+	int fds[6], rc;
 
 	jw_init(&w, &req);
 	jw_obj(&w);
 	jw_kstr(&w, "op", "map");
 	jw_key(&w, "regions");
 	jw_arr(&w);
-	for (size_t i = 0; i < 5; i++) {
+	for (size_t i = 0; i < n; i++) {
 		jw_obj(&w);
 		jw_kstr(&w, "name", all[i].name);
 		jw_kint(&w, "bytes", (int64_t)all[i].m->bytes);
@@ -230,7 +239,7 @@ static int map(struct judge *j, struct runner *r, struct fail *f)
 	}
 	jw_end_arr(&w);
 	jw_end_obj(&w);
-	rc = request(j, r, &req, fds, 5, 0, j->o.load_s, f);
+	rc = request(j, r, &req, fds, n, 0, j->o.load_s, f);
 	str_release(&req);
 	return rc;
 }
@@ -310,7 +319,7 @@ static void runner_clear(struct runner *r, const char *role)
 	r->child.fd = -1;
 	r->role = role;
 	r->in[0] = r->in[1] = r->slots = (struct mem)MEM_NONE;
-	r->params = r->pool = (struct mem)MEM_NONE;
+	r->params = r->pool = r->seen = (struct mem)MEM_NONE;
 }
 
 /* Up to the point where foreign code would be loaded. */
@@ -380,13 +389,32 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 void runner_stop(struct judge *j, struct runner *r)
 {
 	struct mem *const all[] = { &r->in[0], &r->in[1], &r->slots,
-				    &r->params, &r->pool };
+				    &r->params, &r->pool, &r->seen };
 
 	j->dev->ops->detach(j->dev, r);
 	if (r->child.fd >= 0)
 		torch_kill(j->host, &r->child, NULL);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		j->dev->ops->release(j->dev, all[i]);
+}
+
+int runner_trace(struct judge *j, struct runner *r, uint64_t from,
+		 uint64_t to, struct trace_table *t)
+{
+	static const char text[] = "{\"op\":\"trace\"}";
+	struct str req = STR_INIT;
+	struct fail f;
+	int rc;
+
+	memset(t, 0, sizeof(*t));
+	if (!r->seen.p)
+		return -1;
+	str_adds(&req, text);
+	rc = request(j, r, &req, NULL, 0, 0, j->o.call_s, &f);
+	str_release(&req);
+	if (rc)
+		return -1;
+	return trace_read(r->seen.p, r->seen.bytes, from, to, t, NULL);
 }
 
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,

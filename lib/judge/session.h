@@ -8,6 +8,7 @@
 
 #include "base/rand.h"
 #include "base/str.h"
+#include "cu/trace.h"
 #include "judge/device.h"
 #include "judge/judge.h"
 
@@ -94,6 +95,13 @@ void runner_stop(struct judge *j, struct runner *r);
 /* The calibration process: same memory, no code. */
 int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 		struct fail *f);
+
+/*
+ * What CUPTI saw of the iterations from <= seq <= to (trace_free); at the end
+ * of the runner's work.  Evidence: -1 where there is none, which fails nobody.
+ */
+int runner_trace(struct judge *j, struct runner *r, uint64_t from,
+		 uint64_t to, struct trace_table *t);
 
 /* One iteration; `res` is valid with 0. */
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,

@@ -16,6 +16,8 @@
 #define ITER_MAX 15
 #define ROUND_NS 150e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
+#define SHORT_NS 1e6		/* brackets below it do not wait for the GPU */
+#define TOGETHER_US 1200	/* shorter than a time slice of the GPU */
 
 /* All orders of three, so that after six rounds each has stood everywhere and
  * followed everybody equally often. */
@@ -52,6 +54,7 @@ static int run_process(struct judge *j, struct oracle *o,
 {
 	struct race *race = &t->race[who];
 	double ns[ITER_MAX + 1];
+	struct trace_table table;
 	struct trial tr;
 	struct runner r;
 	size_t n = 0;
@@ -78,9 +81,16 @@ static int run_process(struct judge *j, struct oracle *o,
 			goto out;
 		if (i == WARM && who == RACE_EAGER && !t->rounds)
 			t->iterations = iterations_for((double)took);
+		if (i == WARM)
+			race->no_wait = tr.no_wait = (double)took < SHORT_NS;
 		if (i > WARM)
 			ns[n++] = (double)took;
 	}
+	race->device_us[t->rounds] = NAN;
+	if (!runner_trace(j, &r, r.seq - n + 1, r.seq, &table) &&
+	    table.iterations)
+		race->device_us[t->rounds] = table.median_us;
+	trace_free(&table);
 	race->bracket[t->rounds] = stats_median(ns, n);
 	if (who == RACE_CANDIDATE)
 		t->verified += n;
@@ -91,14 +101,16 @@ out:
 	return rc;
 }
 
-/* One iteration of the calibration process: its bracket less its own work. */
+/* One iteration of the calibration process: its bracket less its own work.
+ * On CUDA the capture is part of the bracket, so it is made here too. */
 static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
-		    double idle_ns, double *c, struct fail *f)
+		    struct mem *capture, double idle_ns, uint32_t flags,
+		    struct bracket_result *res, struct fail *f)
 {
-	struct bracket_result res;
 	struct bracket b = {
-		.go = { .set = (uint32_t)(r->seq & 1),
+		.go = { .set = (uint32_t)(r->seq & 1), .flags = flags,
 			.idle_us = (uint32_t)(idle_ns / 1000) },
+		.capture = capture,
 		.inputs = &o->inputs,
 		.input_bytes = o->input_bytes,
 		.slots = o->slots.p,
@@ -111,10 +123,51 @@ static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
 	/* The oracle works between iterations as it does for a racer, so that
 	 * caches are in the same state. */
 	if (oracle_inputs(j, o, round.seed, "plain", 1, f) ||
-	    runner_go(j, r, &b, &res, f) ||
+	    runner_go(j, r, &b, res, f) ||
 	    oracle_expect(j, o, round.forward_seed, "native", &m, f))
 		return -1;
-	*c = (double)res.ns - (double)res.msg.own_ns;
+	return 0;
+}
+
+/*
+ * The bracket on CUDA stands on this: contexts of different processes never
+ * run at the same time, so the capture waits for work that was launched
+ * before it.  Where it does not (MPS), nothing can be timed.
+ */
+static int excludes(struct judge *j, struct oracle *o, struct runner *r,
+		    struct mem *capture, struct fail *f)
+{
+	struct bracket_result res;
+
+	if (strcmp(j->dev->ops->name, "cuda"))
+		return 0;
+	for (int i = 0; i < 2; i++)
+		if (calib_go(j, o, r, capture, TOGETHER_US * 1e3, 0, &res, f))
+			return -1;
+	if (res.ns < TOGETHER_US * 1000)
+		return fail_set(f, ST_INFRA_ERROR, 0, "two processes' work "
+				"runs at the same time on this GPU (MPS?), so "
+				"nothing can be timed");
+	return 0;
+}
+
+static int calib_race(struct judge *j, struct oracle *o, struct runner *r,
+		      struct mem *capture, struct race *race, size_t round,
+		      struct fail *f)
+{
+	uint32_t flags = race->no_wait ? 0 : GO_SYNC;
+	struct bracket_result res;
+	double c[CALIB_ITER + 1];
+
+	for (size_t i = 0; i <= CALIB_ITER; i++) {
+		if (calib_go(j, o, r, capture, race->bracket[round], flags,
+			     &res, f))
+			return -1;
+		c[i] = (double)res.ns - (double)res.msg.own_ns;
+	}
+	/* The first one warms up; without waiting it also reports the work of
+	 * the one before. */
+	race->correction[round] = stats_median(c + 1, CALIB_ITER);
 	return 0;
 }
 
@@ -123,26 +176,25 @@ static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
 static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 		     struct fail *f)
 {
+	struct trial tr;
 	struct runner r;
 	int rc = -1;
 
-	if (calib_start(j, o, &r, f))
-		goto out;
-	for (int who = 0; who < RACERS; who++) {
-		struct race *race = &t->race[who];
-		double c[CALIB_ITER + 1], work = race->bracket[t->rounds];
-
-		if (!race->runs)
-			continue;
-		for (size_t i = 0; i <= CALIB_ITER; i++)
-			if (calib_go(j, o, &r, work, &c[i], f))
-				goto out;
-		/* The first one warms up. */
-		race->correction[t->rounds] = stats_median(c + 1, CALIB_ITER);
+	if (trial_init(&tr, j, o, f)) {
+		trial_release(&tr);
+		return -1;
 	}
+	if (calib_start(j, o, &r, f) || excludes(j, o, &r, &tr.got, f))
+		goto out;
+	for (int who = 0; who < RACERS; who++)
+		if (t->race[who].runs &&
+		    calib_race(j, o, &r, &tr.got, &t->race[who], t->rounds,
+			       f))
+			goto out;
 	rc = 0;
 out:
 	runner_stop(j, &r);
+	trial_release(&tr);
 	if (rc)
 		f->fault = 1;
 	return rc;

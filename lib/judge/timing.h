@@ -18,6 +18,9 @@ struct race {
 	double bracket[STATS_ROUNDS];	/* ns, median of each round */
 	double correction[STATS_ROUNDS];	/* ns, C of each round */
 	struct stats_time time[STATS_ROUNDS];
+	int no_wait;		/* answers without waiting for the GPU */
+	double device_us[STATS_ROUNDS];	/* sum of kernels' times by CUPTI,
+				 * median of each round; NaN: not known */
 	double guess;		/* ns, of the last round: how long C's process
 				 * has to work */
 };

@@ -320,7 +320,7 @@ static int bracket(struct trial *t, const struct verify_round *round,
 	struct bracket b = {
 		.go = { .set = (uint32_t)(t->r->seq & 1),
 			.forward_seed = round->forward_seed,
-			.flags = flags },
+			.flags = flags | (t->no_wait ? 0 : GO_SYNC) },
 		.inputs = &t->o->inputs,
 		.input_bytes = t->o->input_bytes,
 		.slots = t->o->slots.p,
