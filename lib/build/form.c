@@ -15,55 +15,59 @@ const char *form_name(enum build_form f)
 	return name[f];
 }
 
-/* Past a Python string that begins at s (its quotes, not its prefix). */
-static const char *skip_string(const char *s)
+size_t form_python_string(const char *text)
 {
+	const char *s = text;
 	char q = *s;
-	int triple = s[1] == q && s[2] == q;
+	int triple;
 
-	s += triple ? 3 : 1;
-	for (; *s; s++) {
+	if (q != '"' && q != '\'')
+		return 0;
+	triple = s[1] == q && s[2] == q;
+	for (s += triple ? 3 : 1; *s; s++) {
 		if (*s == '\\' && s[1])
 			s++;
 		else if (*s == '\n' && !triple)
-			return s;
+			break;
 		else if (*s == q && !triple)
-			return s + 1;
+			return (size_t)(s + 1 - text);
 		else if (*s == q && s[1] == q && s[2] == q)
-			return s + 3;
+			return (size_t)(s + 3 - text);
 	}
-	return s;
+	return (size_t)(s - text);
 }
 
-static const char *skip_word(const char *s)
+size_t form_python_word(const char *text)
 {
+	const char *s = text;
+
 	while (isalnum((unsigned char)*s) || *s == '_' ||
 	       (unsigned char)*s >= 0x80)
 		s++;
-	return s;
+	return (size_t)(s - text);
 }
 
 int form_python_calls(const char *s, const char *name)
 {
-	size_t n = strlen(name);
+	size_t n = strlen(name), word, string;
 	const char *w;
 	int def = 0;
 
 	while (*s) {
+		string = form_python_string(s);
+		word = form_python_word(s);
 		if (*s == '#') {
 			s += strcspn(s, "\n");
-		} else if (*s == '"' || *s == '\'') {
-			s = skip_string(s);
-		} else if (skip_word(s) > s) {
+		} else if (string) {
+			s += string;
+		} else if (word) {
 			w = s;
-			s = skip_word(s);
-			while (*s == ' ' || *s == '\t')
-				s++;
-			if (!def && *s == '(' && strncmp(w, name, n) == 0 &&
-			    skip_word(w) == w + n)
+			s += word;
+			s += strspn(s, " \t");
+			if (!def && *s == '(' && word == n &&
+			    memcmp(w, name, n) == 0)
 				return 1;
-			def = strncmp(w, "def", 3) == 0 &&
-			      skip_word(w) == w + 3;
+			def = word == 3 && memcmp(w, "def", 3) == 0;
 		} else {
 			s++;
 		}

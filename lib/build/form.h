@@ -25,4 +25,10 @@ enum build_form form_detect(const struct source_tree *t,
  * attribute: the name followed by '('. */
 int form_python_calls(const char *text, const char *name);
 
+/* Length of the Python string (without prefix) or word at s; 0 when there is
+ * none.  A string that is never closed ends with its line, a triple-quoted
+ * one with the text. */
+size_t form_python_string(const char *s);
+size_t form_python_word(const char *s);
+
 #endif

@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "base/utf8.h"
 #include "build/source.h"
+#include "build/tree.h"
 
 #define ENTRIES_MAX 10000	/* names looked at, over all directories */
 
@@ -348,98 +349,50 @@ int workdir_read(const char *dir, struct rec *out, struct err *e)
 	return workdir_read_note(dir, out, NULL, NULL, e);
 }
 
-/* Makes the directory, or takes an empty one; its descriptor. */
-static int open_target(const char *dir, struct err *e)
-{
-	struct dirent *de;
-	DIR *d;
-	int fd, entries = 0;
-
-	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	d = opendir(dir);
-	if (fd < 0 || !d) {
-		err_sys(e, CA_CANTCREAT, "cannot open '%s'", dir);
-		if (fd >= 0)
-			close(fd);
-		if (d)
-			closedir(d);
-		return -1;
-	}
-	while ((de = readdir(d)))
-		entries += strcmp(de->d_name, ".") && strcmp(de->d_name, "..");
-	closedir(d);
-	if (entries) {
-		close(fd);
-		return err_set(e, CA_CANTCREAT, "'%s' exists and is not empty",
-			       dir);
-	}
-	return fd;
-}
-
-/* Creates one file below fd, and the directories on its way. */
-static int put(int fd, const char *dir, const char *path, const char *text,
-	       struct err *e)
-{
-	char part[512];
-	const char *s = path, *slash;
-	int out, rc;
-
-	for (; (slash = strchr(s, '/')); s = slash + 1) {
-		if ((size_t)(slash - path) >= sizeof(part))
-			return err_set(e, CA_DATAERR, "name is too long");
-		memcpy(part, path, (size_t)(slash - path));
-		part[slash - path] = '\0';
-		if (mkdirat(fd, part, 0755) < 0 && errno != EEXIST)
-			return err_sys(e, CA_CANTCREAT, "cannot create "
-				       "'%s/%s'", dir, part);
-	}
-	out = openat(fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
-		     O_CLOEXEC, 0644);
-	if (out < 0)
-		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
-			       path);
-	rc = write_full(out, text, strlen(text), e);
-	if (close(out) < 0 && rc == 0)
-		rc = err_sys(e, CA_IOERR, "cannot write '%s/%s'", dir, path);
-	return rc;
-}
-
-/* The task's code: of the record itself or of its `task`. */
-static const char *task_code(const struct rec *r)
+const char *workdir_code(const struct rec *r)
 {
 	if (r->kind == REC_TASK)
 		return json_str(rec_get(r, "code"), NULL);
 	return json_get_str(rec_get(r, "task"), "code", NULL);
 }
 
-int workdir_write(const struct rec *r, const char *dir, struct err *e)
+static int write_files(const struct json *files, int fd, const char *dir,
+		       int sources_only, struct err *e)
 {
-	const char *code = task_code(r);
 	const struct json *m;
+	const char *text, *path;
+
+	for (m = json_first(files); m; m = json_next(m)) {
+		text = json_str(m, NULL);
+		path = json_key(m);
+		if (!text || !source_allowed(path) ||
+		    (sources_only && strcmp(path, "model_new.py") == 0))
+			continue;
+		if (tree_put(fd, dir, path, text, strlen(text), e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int workdir_sources(const struct json *files, int fd, const char *dir,
+		    struct err *e)
+{
+	return write_files(files, fd, dir, 1, e);
+}
+
+int workdir_write(const char *code, const struct json *files,
+		  const char *dir, struct err *e)
+{
 	int fd, rc = -1;
 
 	if (!code)
 		return err_set(e, CA_DATAERR, "the record holds no task code");
-	fd = open_target(dir, e);
+	fd = tree_open(dir, e);
 	if (fd < 0)
 		return -1;
-	if (put(fd, dir, "model.py", code, e) < 0)
-		goto out;
-	if (mkdirat(fd, "kernels", 0755) < 0) {
-		err_sys(e, CA_CANTCREAT, "cannot create '%s/kernels'", dir);
-		goto out;
-	}
-	for (m = json_first(rec_get(r, "files")); m; m = json_next(m)) {
-		const char *text = json_str(m, NULL);
-
-		if (text && source_allowed(json_key(m)) &&
-		    put(fd, dir, json_key(m), text, e) < 0)
-			goto out;
-	}
-	rc = 0;
-out:
+	if (tree_put(fd, dir, "model.py", code, strlen(code), e) == 0 &&
+	    tree_dir(fd, dir, "kernels", e) == 0)
+		rc = write_files(files, fd, dir, 0, e);
 	close(fd);
 	return rc;
 }

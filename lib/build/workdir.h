@@ -29,12 +29,21 @@ int workdir_read(const char *dir, struct rec *out, struct err *e);
 int workdir_read_note(const char *dir, struct rec *out, workdir_note *note,
 		      void *ctx, struct err *e);
 
+/* The code of a task record or of a candidate's task; NULL when it has only
+ * the id. */
+const char *workdir_code(const struct rec *r);
+
 /*
- * Writes a task or candidate record as a directory.  `dir` is made; it may
- * exist if it is empty.  Only allowed names of `files` are written, so that
- * no record writes outside of it.  CA_CANTCREAT, CA_IOERR; CA_DATAERR when
- * the record holds no task code (the message says so).
+ * Writes a workdir: model.py from `code`, and the members of `files` (may be
+ * NULL) that have allowed names, so that no record writes outside of it.
+ * `dir` is made; it may exist if it is empty.  CA_CANTCREAT, CA_IOERR;
+ * CA_DATAERR when code is NULL.
  */
-int workdir_write(const struct rec *r, const char *dir, struct err *e);
+int workdir_write(const char *code, const struct json *files,
+		  const char *dir, struct err *e);
+
+/* Writes only the files that are compiled into the directory behind fd. */
+int workdir_sources(const struct json *files, int fd, const char *dir,
+		    struct err *e);
 
 #endif

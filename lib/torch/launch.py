@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The module `cuda_extension` that a candidate imports: launchers of a shared
-object (light), kernels of a cubin (kernel), or a Python extension (paper)."""
+object (light), kernels of a cubin (kernel), or a Python extension (paper).
+
+Packages that `ca-workdir export` makes carry a copy of this file, so it needs
+torch only."""
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -8,8 +11,6 @@ import sys
 import types
 
 import torch
-
-from catorch.shim import DTYPE, NAME, read_fd
 
 INTS = {
     "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
@@ -24,6 +25,10 @@ def stream_of(device):
     return torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None
 
 
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
 class Argument:
     """Converts one argument of one launcher, or says what is wrong with it."""
 
@@ -31,7 +36,7 @@ class Argument:
         self.launcher = launcher
         self.index = index
         self.kind = spec["type"]
-        self.dtype = DTYPE[spec["dtype"]] if spec.get("dtype") else None
+        self.dtype = getattr(torch, spec["dtype"]) if spec.get("dtype") else None
         self.device = device
         self.label = spec.get("name")
         if self.kind == "ptr" or self.kind == "stream":
@@ -55,7 +60,7 @@ class Argument:
 
     def wrong(self, expected, value):
         if isinstance(value, torch.Tensor):
-            got = f"a tensor of {NAME.get(value.dtype, value.dtype)} on {value.device}"
+            got = f"a tensor of {name_of(value.dtype)} on {value.device}"
         else:
             got = f"{type(value).__name__} {value!r:.60}"
         name = f" ('{self.label}')" if self.label else ""
@@ -69,7 +74,7 @@ class Argument:
                 return value.data_ptr()
         elif value is None:
             return None
-        what = NAME[self.dtype] if self.dtype else "any type"
+        what = name_of(self.dtype) if self.dtype else "any type"
         raise self.wrong(f"a tensor of {what} on {self.device.type}", value)
 
     def integer(self, value):
@@ -180,18 +185,19 @@ class Kernel:
             None), f"launch of {self.name}")
 
 
-def light(module, fd, launchers, device):
-    lib = ctypes.CDLL(f"/proc/self/fd/{fd}")
+def light(module, path, launchers, device):
+    lib = ctypes.CDLL(path)
     for spec in launchers:
         setattr(module, spec["name"], Launcher(getattr(lib, spec["name"]), spec, device))
     module.__lib__ = lib
 
 
-def kernels(module, fd, launchers, device):
+def kernels(module, path, launchers, device):
     torch.cuda.current_stream()         # the primary context, current in this thread
     torch.zeros(1, device=device)
     driver = ctypes.CDLL("libcuda.so.1")
-    image = read_fd(fd)
+    with open(path, "rb") as f:
+        image = f.read()
     handle = ctypes.c_void_p()
     check_driver(driver.cuModuleLoadData(ctypes.byref(handle), image), "loading the cubin")
     for spec in launchers:
@@ -202,8 +208,7 @@ def kernels(module, fd, launchers, device):
         setattr(module, spec["name"], Kernel(driver, function, spec, device))
 
 
-def paper(fd):
-    path = f"/proc/self/fd/{fd}"
+def paper(path):
     loader = importlib.machinery.ExtensionFileLoader("cuda_extension", path)
     spec = importlib.util.spec_from_file_location("cuda_extension", path, loader=loader)
     module = importlib.util.module_from_spec(spec)
@@ -211,14 +216,18 @@ def paper(fd):
     return module
 
 
-def install(form, fd, launchers, device):
-    """Makes `import cuda_extension` work."""
+def make(form, path, launchers, device):
+    """The module for an object of that form."""
     if form in ("paper", "inline"):
-        sys.modules["cuda_extension"] = paper(fd)
-        return
+        return paper(path)
     module = types.ModuleType("cuda_extension")
     if form == "kernel" and device.type == "cuda":
-        kernels(module, fd, launchers, device)
+        kernels(module, path, launchers, device)
     else:
-        light(module, fd, launchers, device)
-    sys.modules["cuda_extension"] = module
+        light(module, path, launchers, device)
+    return module
+
+
+def install(form, fd, launchers, device):
+    """Makes `import cuda_extension` work."""
+    sys.modules["cuda_extension"] = make(form, f"/proc/self/fd/{fd}", launchers, device)

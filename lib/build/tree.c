@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fresh directories.
+ */
+#define _GNU_SOURCE
+#include "build/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+/* 1 when there is nothing in it, 0 when there is, -1 with errno. */
+static int is_empty(const char *dir)
+{
+	struct dirent *de;
+	DIR *d = opendir(dir);
+	int empty = 1;
+
+	if (!d)
+		return -1;
+	while ((de = readdir(d)))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
+			empty = 0;
+	closedir(d);
+	return empty;
+}
+
+int tree_open(const char *dir, struct err *e)
+{
+	int fd, empty;
+
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
+	empty = is_empty(dir);
+	if (empty == 0)
+		return err_set(e, CA_CANTCREAT, "'%s' exists and is not empty",
+			       dir);
+	fd = empty < 0 ? -1 :
+	     open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", dir);
+	return fd;
+}
+
+int tree_dir(int fd, const char *dir, const char *path, struct err *e)
+{
+	if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
+			       path);
+	return 0;
+}
+
+int tree_put(int fd, const char *dir, const char *path, const void *data,
+	     size_t len, struct err *e)
+{
+	char part[1024];
+	const char *s = path, *slash;
+	int out, rc;
+
+	for (; (slash = strchr(s, '/')); s = slash + 1) {
+		if ((size_t)(slash - path) >= sizeof(part))
+			return err_set(e, CA_DATAERR, "name is too long");
+		memcpy(part, path, (size_t)(slash - path));
+		part[slash - path] = '\0';
+		if (tree_dir(fd, dir, part, e) < 0)
+			return -1;
+	}
+	out = openat(fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
+		     O_CLOEXEC, 0644);
+	if (out < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
+			       path);
+	rc = write_full(out, data, len, e);
+	if (close(out) < 0 && rc == 0)
+		rc = err_sys(e, CA_IOERR, "cannot write '%s/%s'", dir, path);
+	return rc;
+}
