@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
+# shellcheck disable=SC2034,SC2154  # used and set by contract.bats
+#
 # Helpers of the contract suite.  Programs are listed by class, so that one
 # that is missing fails, and so does one that nobody listed.
 

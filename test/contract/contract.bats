@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
+# shellcheck disable=SC2034,SC2154  # shared with contract.bash
+#
 # What every program owes its caller: options, exit codes, bad input, order,
 # bytes that stay as they came.  STYLE of the command line: ca(7).
 
@@ -164,13 +166,13 @@ setup() {
 
 @test "a missing last line feed is truncation" {
 	printf '%s\n%s' "$foreign" "$foreign" >in
-	printf '%s\n%s' "$foreign" "${foreign% *}" >cut
+	printf '%s\n%s' "$foreign" "${foreign% *}" >half
 	for t in "${FILTERS[@]}"; do
 		try 65 "$t" in
 		wrote 2
 		line_is 2 "$foreign"
 		said 'last line has no line feed'
-		try 65 "$t" cut
+		try 65 "$t" half
 		wrote 2
 		answers 2 2
 	done
@@ -299,7 +301,7 @@ setup() {
 		silent
 		wrote 1
 		# The pipe holds less than this, so it must notice.
-		cat in in in in in in in in in in >more
+		cat in in in in in in in in in in >much
 		"$bin/$t" more 2>"$err" | head -n 1 >"$out"
 		status=("${PIPESTATUS[@]}")
 		[ "${status[0]}" = 141 ]
