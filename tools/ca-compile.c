@@ -25,7 +25,7 @@ static const struct opt options[] = {
 	  "cuda if there is a GPU, else cpu)", &build.device, 0, 0 },
 	{ OPT_STR, 0, "arch", "SM", "CUDA architecture, as sm_90a (default: "
 	  "the device's, else sm_90a)", &build.arch, 0, 0 },
-	{ OPT_SECONDS, 't', "timeout", "TIME", "limit of one compiler run "
+	{ OPT_SECONDS, 0, "timeout", "TIME", "limit of one compiler run "
 	  "(default: 120, paper form 300)", &build.timeout, 0, 0 },
 	{ OPT_FLAG, 0, "no-jail", NULL, "run compilers unconfined; every "
 	  "record then says so", &build.no_jail, 0, 0 },

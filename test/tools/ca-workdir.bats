@@ -98,7 +98,7 @@ python() {
 {"kind":"candidate","v":1,"id":"a1","name":"../../evil","task":{"code":"x"},"files":{}}
 {"kind":"candidate","v":1,"id":"a2","name":"..","task":{"code":"x"},"files":{"../up.c":"no"}}
 {"kind":"candidate","v":1,"id":"a3","name":"/etc/x","task":{"code":"x"},"files":{"/tmp/abs":"no"}}
-{"kind":"candidate","v":1,"id":"a4","name":"a b\n","task":{"code":"x"},"files":{"kernels/../../u":""}}
+{"kind":"candidate","v":1,"id":"a4","name":"a b\n","task":{"code":"x"},"files":{"kernels/../u":""}}
 {"kind":"candidate","v":1,"id":"../id","task":{"code":"x"},"files":{"kernels/a.c":"yes"}}
 END
 	"$bin/ca-workdir" unpack out in
