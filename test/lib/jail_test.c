@@ -810,12 +810,31 @@ static void forked_weak_user(void **state)
 	as_user(forked_weak, 0, JAIL_WEAK);
 }
 
+static const char *const ns_names[] = { "user", "pid", "net", "ipc", "uts",
+					"mnt", NULL };
+static char ns_outside[6][64];
+
+static void read_ns(int i, char id[64])
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", ns_names[i]);
+	n = readlink(path, id, 63);
+	id[n > 0 ? n : 0] = '\0';
+}
+
 static int body_state(const struct prey *p)
 {
 	int bad = 0, full = scenario_level == JAIL_FULL;
-	char line[64] = "";
+	char id[64];
+	int i;
 
 	(void)p;
+	for (i = 0; ns_names[i]; i++) {
+		read_ns(i, id);
+		CHECK(id[0] && full == !!strcmp(id, ns_outside[i]));
+	}
 	CHECK(count_fds() == 0);
 	CHECK(getuid() != 0 && geteuid() == getuid());
 	CHECK(getgroups(0, NULL) <= full);
@@ -828,16 +847,17 @@ static int body_state(const struct prey *p)
 	CHECK(opens("/dev/null", O_RDWR));
 	CHECK(opens("/etc/passwd", O_RDONLY));
 	CHECK(!raise(SIGCONT));
-	if (full && !gethostname(line, sizeof(line)))
-		CHECK(prctl(PR_CAPBSET_READ, 21, 0, 0, 0) == 0);
+	CHECK(!full || prctl(PR_CAPBSET_READ, 21, 0, 0, 0) == 0);
 	return bad;
 }
 
 static int forked_state(void)
 {
 	struct job j;
-	int bad = 0;
+	int bad = 0, i;
 
+	for (i = 0; ns_names[i]; i++)
+		read_ns(i, ns_outside[i]);
 	job_init(&j, NULL, body_state);
 	CHECK(job_run(&j) == 0);
 	return bad;
