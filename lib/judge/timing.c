@@ -245,7 +245,8 @@ static int one_round(struct judge *j, struct oracle *o,
 	return 0;
 }
 
-static int look(const struct timing *t)
+/* Whether another batch of rounds could still change the reward. */
+static int wants_more(const struct timing *t)
 {
 	double eager[STATS_ROUNDS], compile[STATS_ROUNDS];
 	const struct race *r = t->race;
@@ -255,8 +256,13 @@ static int look(const struct timing *t)
 	if (r[RACE_COMPILE].runs)
 		stats_gains(r[RACE_CANDIDATE].time, r[RACE_COMPILE].time,
 			    t->rounds, compile);
-	return stats_look_both(eager, r[RACE_COMPILE].runs ? compile : NULL,
-			       t->rounds, STATS_GAIN);
+	return stats_wants_more(eager, r[RACE_COMPILE].runs ? compile : NULL,
+				t->rounds, STATS_GAIN);
+}
+
+static int looks_at(size_t rounds)
+{
+	return stats_next_look(rounds - 1) == rounds;
 }
 
 int timing_run(struct judge *j, struct oracle *o,
@@ -264,12 +270,11 @@ int timing_run(struct judge *j, struct oracle *o,
 	       size_t max_rounds, struct fail *f)
 {
 	t->iterations = ITER_MIN;
-	t->decided = STATS_MORE;
-	while (t->rounds < max_rounds && t->decided == STATS_MORE) {
+	do {
 		if (one_round(j, o, g, t, f))
 			return -1;
-		t->decided = look(t);
-	}
+	} while (t->rounds < max_rounds &&
+		 (!looks_at(t->rounds) || wants_more(t)));
 	return 0;
 }
 

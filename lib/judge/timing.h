@@ -29,7 +29,6 @@ struct timing {
 	struct race race[RACERS];
 	size_t rounds;
 	size_t iterations;	/* timed ones of a process */
-	int decided;		/* enum stats_decision */
 	int contended;
 	uint64_t verified;	/* timed iterations of the candidate, all right */
 };

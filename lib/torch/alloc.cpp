@@ -185,9 +185,11 @@ OpClass classify(const char *name)
 	if (s == "inductor::_reinterpret_tensor" ||
 	    s == "inductor::_alloc_from_pool")
 		return kFree;
-	if (s.substr(0, 6) != "aten::")
+	/* Some of autograd's own records ("detach") bear no namespace. */
+	if (s.substr(0, 6) == "aten::")
+		s.remove_prefix(6);
+	else if (s.find("::") != s.npos)
 		return kCompute;
-	s.remove_prefix(6);
 	for (const char *other : kOther)
 		if (s == other)
 			return kFree;
