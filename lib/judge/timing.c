@@ -256,13 +256,8 @@ static int wants_more(const struct timing *t)
 	if (r[RACE_COMPILE].runs)
 		stats_gains(r[RACE_CANDIDATE].time, r[RACE_COMPILE].time,
 			    t->rounds, compile);
-	return stats_wants_more(eager, r[RACE_COMPILE].runs ? compile : NULL,
-				t->rounds, STATS_GAIN);
-}
-
-static int looks_at(size_t rounds)
-{
-	return stats_next_look(rounds - 1) == rounds;
+	return stats_look_both(eager, r[RACE_COMPILE].runs ? compile : NULL,
+			       t->rounds, STATS_GAIN) == STATS_MORE;
 }
 
 int timing_run(struct judge *j, struct oracle *o,
@@ -273,8 +268,7 @@ int timing_run(struct judge *j, struct oracle *o,
 	do {
 		if (one_round(j, o, g, t, f))
 			return -1;
-	} while (t->rounds < max_rounds &&
-		 (!looks_at(t->rounds) || wants_more(t)));
+	} while (t->rounds < max_rounds && wants_more(t));
 	return 0;
 }
 
