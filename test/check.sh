@@ -12,6 +12,7 @@ strict='-Werror -Wundef -Wredundant-decls -Wnested-externs'
 strict="$strict -Wold-style-definition -Wimplicit-fallthrough"
 strict="$strict -Wnull-dereference"
 gcc_only='-Wduplicated-cond -Wduplicated-branches -Wlogical-op'
+clang_only="-Wno-format-nonliteral -Wno-pass-failed"
 sanitize='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 # Sanitizers hide from gcc what bounds these.
 quiet=-Wno-format-truncation
@@ -28,7 +29,7 @@ strict_gcc() {
 
 strict_clang() {
 	command -v clang >/dev/null || return 77
-	variant clang CC=clang CFLAGS="-O2 -g $strict -Wno-format-nonliteral"
+	variant clang CC=clang CFLAGS="-O2 -g $strict $clang_only"
 }
 
 asan_build() {
