@@ -4,7 +4,6 @@
  * same memory, the same loop.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "judge/session.h"
 
 #define POOL_FLOOR ((size_t)64 << 20)
+#define OBJECT_MAX ((size_t)256 << 20)
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...)
@@ -273,6 +273,19 @@ static int spec_fd(const struct oracle *o, const struct program *p,
 	return fd;
 }
 
+/* The object as a memfd: a sealed child may open nothing below the cache, and
+ * what it loads cannot change under it. */
+static int object_fd(const char *path, struct err *e)
+{
+	struct str s = STR_INIT;
+	int fd = -1;
+
+	if (!read_file(path, OBJECT_MAX, &s, e))
+		fd = memfd_of(s.buf, s.len, e);
+	str_release(&s);
+	return fd;
+}
+
 static int load(struct judge *j, const struct oracle *o, struct runner *r,
 		const struct program *p, struct fail *f)
 {
@@ -289,10 +302,7 @@ static int load(struct judge *j, const struct oracle *o, struct runner *r,
 	jw_kint(&w, "code", 0);
 	jw_kint(&w, "spec", 1);
 	if (p->object) {
-		fds[2] = open(p->object, O_RDONLY | O_CLOEXEC);
-		if (fds[2] < 0)
-			err_sys(&e, CA_UNAVAILABLE, "cannot open '%s'",
-				p->object);
+		fds[2] = object_fd(p->object, &e);
 		jw_kint(&w, "object", 2);
 		jw_kstr(&w, "form", p->form);
 		n = 3;
