@@ -45,8 +45,11 @@ static int by_status(struct reward *w, enum status s)
 {
 	char text[200];
 
-	snprintf(text, sizeof(text), "%s: %s", status_name(s),
-		 status_meaning(s));
+	if (s == ST_NONE)
+		snprintf(text, sizeof(text), "its status is not known");
+	else
+		snprintf(text, sizeof(text), "%s: %s", status_name(s),
+			 status_meaning(s));
 	switch (reward_worth(s)) {
 	case WORTH_FAILURE:
 		is_worth(w, -1, text);
