@@ -86,7 +86,12 @@ $(gpu_progs): $B/test/gpu/%: $B/test/gpu/%.o $B/test/gpu/peer.o $B/libca.a
 $B/test/fuzz_%: $B/test/fuzz/%_fuzz.o $B/libca.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $B/libca.a $(LIBS)
 
-test-bins: $(tests:%=$B/test/%)
+# Programs that suites of test/tools use.
+helpers := $(patsubst test/tools/%.c,$B/test/%,$(wildcard test/tools/*.c))
+$(helpers): $B/test/%: $B/test/tools/%.o $B/libca.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+test-bins: $(tests:%=$B/test/%) $(helpers)
 
 demo: all
 	@pipelines/demo.sh

@@ -55,8 +55,9 @@ struct stats_bound {
 };
 
 /* Median over rounds of v (gains, or times) with bounds; at most STATS_ROUNDS
- * finite values.  With fewer than 6 rounds no bound of that strength exists: lower
- * is -Inf and upper +Inf.  All NaN when n is 0 or a value is not finite. */
+ * finite values.  With fewer than 6 rounds no bound of that strength exists:
+ * lower is -Inf and upper +Inf.  All NaN when n is 0 or a value is not
+ * finite. */
 void stats_bound(const double *v, size_t n, struct stats_bound *b);
 
 /*

@@ -65,14 +65,15 @@ static void put_speedup(const struct json *reward, const char *who,
 		snprintf(out, 32, "%.2fx", x);
 }
 
-static void put_reward(const struct json *reward, char out[64])
+static void put_reward(const struct json *reward, char out[300])
 {
 	double x = json_get_num(reward, "value", NAN);
 
 	if (isnan(x))
-		strcpy(out, "null");
+		snprintf(out, 300, "null: %s",
+			 json_get_str(reward, "reason", "not judged"));
 	else
-		snprintf(out, 64, "%.4g%s", x,
+		snprintf(out, 300, "%.4g%s", x,
 			 json_get_bool(reward, "provisional", 0) ?
 			 " (provisional)" : "");
 }
@@ -93,7 +94,7 @@ void reward_table_row(const struct rec *r, struct str *out)
 	struct json *verify = fields_get(r, "verify");
 	struct json *profile = fields_get(r, "profile");
 	struct json *reward = fields_get(r, "reward");
-	char name[25], time[32], eager[32], compile[32], value[64];
+	char name[25], time[32], eager[32], compile[32], value[300];
 
 	put_name(r, name);
 	put_time(profile, time);

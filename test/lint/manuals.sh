@@ -29,13 +29,13 @@ for tool in tools/ca-*.c; do
 		bad=1
 		continue
 	fi
-	"bin/$name" --help | grep -E '^ *-' | sed 's/   .*//; s/=[^ ,]*//g' |
+	"bin/$name" --help | grep -E '^ *-' | sed 's/^ *//; s/   .*//; s/=[^ ,]*//g' |
 		words | grep -- '^--' >"${TMPDIR:-/tmp}/ca-help.$$"
 	mandoc -Tutf8 "$page" | col -b | sed 's/[‐−]/-/g' | words |
 		grep -- '^--' >"${TMPDIR:-/tmp}/ca-page.$$"
 	comm -3 "${TMPDIR:-/tmp}/ca-help.$$" "${TMPDIR:-/tmp}/ca-page.$$" |
-		sed "s/^\t/$page describes what $name --help does not list: /
-			s/^--/$page does not describe: --/" |
+		sed "s|^\t|$page describes what $name --help does not list: |
+			s|^--|$page does not describe: --|" |
 		grep . && bad=1
 	rm -f "${TMPDIR:-/tmp}/ca-help.$$" "${TMPDIR:-/tmp}/ca-page.$$"
 done
