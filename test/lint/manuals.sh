@@ -15,10 +15,8 @@ for page in man/*.[1-8]; do
 	mandoc -Tlint -W warning "$page" || bad=1
 done
 
-words() { # options, one a line
-	grep -oE -- '(^|[[:space:],[|])--?[a-zA-Z][a-zA-Z0-9-]*' |
-		grep -oE -- '-.*' | sort -u
-}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
 
 for tool in tools/ca-*.c; do
 	[ -e "$tool" ] || break
@@ -29,14 +27,13 @@ for tool in tools/ca-*.c; do
 		bad=1
 		continue
 	fi
-	"bin/$name" --help | grep -E '^ *-' | sed 's/^ *//; s/   .*//; s/=[^ ,]*//g' |
-		words | grep -- '^--' >"${TMPDIR:-/tmp}/ca-help.$$"
-	mandoc -Tutf8 "$page" | col -b | sed 's/[‐−]/-/g' | words |
-		grep -- '^--' >"${TMPDIR:-/tmp}/ca-page.$$"
-	comm -3 "${TMPDIR:-/tmp}/ca-help.$$" "${TMPDIR:-/tmp}/ca-page.$$" |
-		sed "s|^\t|$page describes what $name --help does not list: |
-			s|^--|$page does not describe: --|" |
-		grep . && bad=1
-	rm -f "${TMPDIR:-/tmp}/ca-help.$$" "${TMPDIR:-/tmp}/ca-page.$$"
+	"bin/$name" --help | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p' |
+		sort -u >"$work/help"
+	sed -nE 's/^\.It Fl (. , )?(-[a-z-]+).*/-\2/p' "$page" |
+		sort -u >"$work/page"
+	comm -23 "$work/page" "$work/help" |
+		sed "s|^|$page: not in --help: |" | grep . && bad=1
+	comm -13 "$work/page" "$work/help" |
+		sed "s|^|$page: does not describe |" | grep . && bad=1
 done
 exit $bad

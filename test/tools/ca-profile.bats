@@ -52,7 +52,7 @@ profile() {
 @test "a forged verdict is judged again before the clock" {
 	"$bin/ca-verify" --device cpu "$fix/bad-value" >in
 	sed 's/"verify":{"status":"wrong_value"/"verify":{"status":"ok"/' in >forged
-	! cmp -s in forged
+	run ! cmp -s in forged
 	profile --quick --baseline eager forged >out
 	[ "$(statuses verify out)" = $'bad-value\twrong_value' ]
 	[ "$(jq .profile.candidate out)" = null ]

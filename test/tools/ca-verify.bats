@@ -120,7 +120,7 @@ verify() {
 	verify once >twice
 	cmp once twice
 	sed 's/"verify":{"status":"wrong_value"/"verify":{"status":"ok"/' once >forged
-	! cmp -s once forged
+	run ! cmp -s once forged
 	verify forged >judged
 	[ "$(statuses verify judged | tail -1)" = $'bad-value\twrong_value' ]
 }
