@@ -109,8 +109,9 @@ class Env:
     def hello(self):
         sources = [read(os.path.join(self.here, n)) for n in sorted(os.listdir(self.here))
                    if n.endswith((".py", ".cpp"))]
-        digest = short_hash(torch.__version__, sys.version, torch.__config__.show(), cpu_flags(),
-                            *sources)
+        # Not torch.__config__.show(), which starts CUDA.
+        digest = short_hash(torch.__version__, torch.version.git_version, torch.version.cuda,
+                            sys.version, cpu_flags(), *sources)
         return {"hello": proto.PROTO, "torch": torch.__version__,
                 "python": platform.python_version(), "cuda": torch.backends.cuda.is_built() and
                 os.path.exists("/dev/nvidiactl"), "digest": digest}
