@@ -205,8 +205,10 @@ static enum torch_wait cpu_answer(struct device *d, struct runner *r,
 		if (p[0].revents)
 			return torch_recv(&r->child, m, deadline);
 		if (p[1].revents && trace_serve(r->trace))
-			/* Its last words may still be in the channel. */
-			return torch_recv(&r->child, m, now_ns());
+			/* Its last words may still be in the channel, and one
+			 * that dies of a fault needs a moment. */
+			return torch_recv(&r->child, m,
+					  deadline_in(STOP_SECONDS));
 	}
 }
 

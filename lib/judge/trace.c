@@ -28,6 +28,7 @@ struct thread {
 	int stopped;
 	int dead;		/* a leader that ended before its threads */
 	int sig;		/* to deliver at the next resume */
+	int fatal;		/* by a fault that it does not handle */
 };
 
 struct trace {
@@ -128,6 +129,40 @@ static int list_tasks(struct trace *t)
 	return fresh;
 }
 
+/* Whether the process has a handler for the signal, or ignores it. */
+static int handles(pid_t pid, int sig)
+{
+	char path[64], line[256];
+	unsigned long long set = 0, any = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "SigIgn: %llx", &set) == 1 ||
+		    sscanf(line, "SigCgt: %llx", &set) == 1)
+			any |= set;
+	fclose(f);
+	return any >> (sig - 1) & 1;
+}
+
+/*
+ * A fault of the thread's own that will be its end.  The first process of a
+ * pid namespace does not die of it while it is traced: the kernel drops the
+ * signal and the thread faults again, for ever.
+ */
+static int is_fatal(struct trace *t, struct thread *th, int sig)
+{
+	siginfo_t si;
+
+	return (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL ||
+		sig == SIGFPE) &&
+	       !ptrace(PTRACE_GETSIGINFO, th->tid, NULL, &si) &&
+	       si.si_code > 0 && !handles(t->pid, sig);
+}
+
 /* A stop of one thread, as waitpid reported it. */
 static void on_stop(struct trace *t, struct thread *th, int status)
 {
@@ -141,6 +176,7 @@ static void on_stop(struct trace *t, struct thread *th, int status)
 			add(t, (pid_t)msg);
 	} else if (!event && sig != SIGTRAP) {
 		th->sig = sig;	/* a signal on its way: delivered on resume */
+		th->fatal = is_fatal(t, th, sig);
 	}
 }
 
@@ -182,9 +218,17 @@ static int gone(const struct trace *t)
 	return t->status != -1 || !t->n;
 }
 
+/* Lets a stopped thread run.  One that has to die of a fault is let go: it
+ * repeats the fault, untraced; list_tasks would find it if it went on. */
 static void cont(struct thread *th)
 {
 	int sig = th->sig;
+
+	if (th->fatal) {
+		ptrace(PTRACE_DETACH, th->tid, NULL, NULL);
+		th->stopped = 0;
+		return;		/* the next wait for it finds it gone */
+	}
 
 	th->sig = 0;
 	th->stopped = 0;
@@ -205,8 +249,10 @@ int trace_serve(struct trace *t)
 				again = 1;
 			if (t->n < before)
 				continue;
-			if (t->th[i].stopped)
+			if (t->th[i].stopped) {
+				again |= t->th[i].fatal;
 				cont(&t->th[i]);
+			}
 			i++;
 		}
 	}
