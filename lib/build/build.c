@@ -392,7 +392,7 @@ int build_candidate(struct rec *r, const struct build_opts *o,
 	if (start(&j, r, o, e) < 0)
 		goto out;
 	valid = still_valid(&j, key);
-	if (valid && build_status(r) != ST_OK)
+	if (valid && (build_status(r) != ST_OK || cache_have(j.plan.key)))
 		rc = 0;
 	else if (build(&j, e) == 0)
 		rc = valid && j.status == ST_OK ? 0 :

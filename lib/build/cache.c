@@ -119,6 +119,29 @@ out:
 	return hit;
 }
 
+int cache_have(const char *key)
+{
+	char path[CA_PATH_MAX], side[CA_PATH_MAX];
+	struct str text = STR_INIT;
+	struct json *j = NULL;
+	struct stat st;
+	int ok = 0;
+
+	if (entry_path(path, key, ".so", NULL) < 0 ||
+	    entry_path(side, key, ".json", NULL) < 0 ||
+	    stat(path, &st) < 0 ||
+	    read_file(side, META_MAX, &text, NULL) < 0)
+		goto out;
+	j = json_parse(text.buf, text.len, META_MAX, NULL, NULL);
+	ok = json_get_int(j, "bytes", -1) == (int64_t)st.st_size;
+	if (ok)
+		utimensat(AT_FDCWD, side, NULL, 0);
+out:
+	json_free(j);
+	str_release(&text);
+	return ok;
+}
+
 static int by_use(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;

@@ -28,6 +28,10 @@ long long cache_limit(void);
 int cache_get(const char *key, char path[CA_PATH_MAX], struct str *meta,
 	      struct err *e);
 
+/* Whether an entry is there and as long as it should be: cheap, for those who
+ * only keep it.  It counts as used now. */
+int cache_have(const char *key);
+
 /*
  * Stores an object with JSON members (`"form":"light","launchers":[…]`, no
  * braces) and gives its path.  CA_IOERR or CA_CANTCREAT when the disk is
