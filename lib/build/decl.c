@@ -5,16 +5,24 @@
 #include "build/decl.h"
 
 #include <ctype.h>
+#include <stdint.h>
 #include <string.h>
 
 #define DECL_MAX 2048		/* tokens of one declaration that are kept */
 #define MAX_NEST 64
 #define MAX_EXPAND 8
+#define BUCKETS 1024
+/* A source may try to make us work without end: these are far beyond honest
+ * ones, and what comes after them is not seen. */
+#define MACROS_MAX 16384
+#define EXPANSIONS_MAX 20000
+#define DECLS_MAX 8192
 
 struct macro {
 	const char *file, *name, *body;
 	size_t name_len, body_len;
 	int function;
+	size_t next;			/* in its bucket, plus one */
 };
 
 struct frame {			/* text being expanded */
@@ -28,6 +36,8 @@ struct scan {
 	struct decls *d;
 	struct macro *macro;
 	size_t nmacro, macro_alloc;
+	size_t bucket[BUCKETS];		/* newest macro, plus one */
+	unsigned expansions;
 	/* the file in hand */
 	const char *file;
 	int is_c, is_cuda;
@@ -76,13 +86,23 @@ static size_t word_len(const char *s, const char *end)
 	return (size_t)(s - w);
 }
 
+static size_t bucket_of(const char *s, size_t n)
+{
+	uint32_t h = 2166136261u;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		h = (h ^ (unsigned char)s[i]) * 16777619u;
+	return h % BUCKETS;
+}
+
 static void add_macro(struct scan *s, const struct token *t)
 {
 	const char *end = t->p + t->len, *word, *rest;
 	size_t n = lex_directive(t, &word, &rest);
 	struct macro *m;
 
-	if (!word_is(word, n, "define"))
+	if (!word_is(word, n, "define") || s->nmacro == MACROS_MAX)
 		return;
 	n = word_len(rest, end);
 	m = grow(s, s->macro, s->nmacro, &s->macro_alloc, sizeof(*m));
@@ -96,18 +116,20 @@ static void add_macro(struct scan *s, const struct token *t)
 	m->function = rest + n < end && rest[n] == '(';
 	m->body = rest + n;
 	m->body_len = (size_t)(end - m->body);
+	n = bucket_of(m->name, n);
+	m->next = s->bucket[n];
+	s->bucket[n] = s->nmacro;
 }
 
 /* The macro of this name, the file's own before another's. */
 static const struct macro *find_macro(const struct scan *s, const char *name,
 				      size_t len)
 {
-	const struct macro *other = NULL;
+	const struct macro *other = NULL, *m;
 	size_t i;
 
-	for (i = s->nmacro; i-- > 0;) {
-		const struct macro *m = &s->macro[i];
-
+	for (i = s->bucket[bucket_of(name, len)]; i > 0; i = m->next) {
+		m = &s->macro[i - 1];
 		if (m->name_len != len || memcmp(m->name, name, len) != 0)
 			continue;
 		if (strcmp(m->file, s->file) == 0)
@@ -227,7 +249,8 @@ static int expand(struct scan *s, const struct token *t)
 	const struct macro *m;
 	struct frame *f;
 
-	if (t->type != TOK_IDENT || s->depth + 1 >= MAX_EXPAND)
+	if (t->type != TOK_IDENT || s->depth + 1 >= MAX_EXPAND ||
+	    s->expansions >= EXPANSIONS_MAX)
 		return 0;
 	m = find_macro(s, t->p, t->len);
 	if (!m || m->function || expanding(s, m))
@@ -241,6 +264,7 @@ static int expand(struct scan *s, const struct token *t)
 	f->macro = m;
 	f->line = t->line;
 	s->depth++;
+	s->expansions++;
 	return 1;
 }
 
@@ -365,6 +389,8 @@ static void add_decl(struct scan *s, struct decl *d)
 {
 	struct decl *v;
 
+	if (s->d->nfn == DECLS_MAX)
+		return;
 	v = grow(s, s->d->fn, s->d->nfn, &s->d->fn_alloc, sizeof(*v));
 	if (!v || !d->name || !d->ret || !d->param) {
 		s->failed = 1;
@@ -423,6 +449,8 @@ static void add_alias(struct scan *s, const struct token *name,
 {
 	struct alias *v;
 
+	if (s->d->nalias == DECLS_MAX)
+		return;
 	v = grow(s, s->d->alias, s->d->nalias, &s->d->alias_alloc,
 		 sizeof(*v));
 	if (!v)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LINES_MAX 1000000000	/* more is no line number */
+
 static const char *safe(struct arena *a, const char *p, size_t n)
 {
 	struct str s = STR_INIT;
@@ -44,7 +46,7 @@ static int place(const char *p, const char *tail, const char **file_end,
 		if (s == p || s[-1] != '(')
 			return 0;
 		*file_end = s - 1;
-		return *line > 0;
+		return s - 1 > p && *line > 0 && *line < LINES_MAX;
 	}
 	while (numbers < 2) {
 		const char *d = s;
@@ -58,7 +60,7 @@ static int place(const char *p, const char *tail, const char **file_end,
 		numbers++;
 	}
 	*file_end = s;
-	return numbers > 0 && s > p;
+	return numbers > 0 && s > p && *line < LINES_MAX;
 }
 
 /* An error with a place in the line [p, p + n). */

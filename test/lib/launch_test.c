@@ -2,11 +2,7 @@
  *
  * Tokens, declarations, launchers and forms.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests.h"
 #include <stdio.h>
 #include <string.h>
 
