@@ -16,7 +16,8 @@
 
 #define BLOCK 1024
 #define FLOOR_LOOSE 4.0		/* times the largest error of loose math */
-#define SHARE_SEEN 64		/* one in so many must be beyond that */
+#define SHARE_SEEN 64		/* one in so many must be beyond that, */
+#define CASE_SEEN 16		/* or so many in every case */
 #define STEPS 32		/* bins in an octave of u */
 #define OCTAVE_LOW (-60)
 #define OCTAVE_HIGH 40
@@ -143,6 +144,7 @@ static double *axis_means(const struct part *p, uint64_t inner, uint64_t len)
 struct tally {
 	uint64_t differs;	/* u > m */
 	uint64_t seen;		/* u > 4m: D */
+	uint64_t least;		/* of the case with the fewest in D */
 	uint64_t classes;	/* finite against not, or another class */
 	int rounding;		/* nowhere off by more than rounding */
 	uint64_t bin[BINS];
@@ -234,7 +236,7 @@ static void weigh(struct guard_leaf *l, enum guard_answer a,
 			l->trivial = a;
 		return;
 	}
-	if (t->seen < t->differs / SHARE_SEEN + 1) {
+	if (t->seen < t->differs / SHARE_SEEN + 1 && t->least < CASE_SEEN) {
 		if (!t->classes && l->passes == GUARD_NONE)
 			l->passes = a;
 		return;
@@ -350,12 +352,18 @@ static void answer_begin(struct guard_run *g)
 {
 	memset(g->tally, 0, sizeof(*g->tally));
 	g->tally->rounding = 1;
+	g->tally->least = UINT64_MAX;
 }
 
 static void answer_case(struct guard_run *g, size_t c,
 			const struct source *s)
 {
+	uint64_t before = g->tally->seen, n;
+
 	tally_source(g->tally, &g->job, &g->want[c], s);
+	n = g->tally->seen - before;
+	if (n < g->tally->least)
+		g->tally->least = n;
 }
 
 static void answer_end(struct guard_run *g, enum guard_answer a)

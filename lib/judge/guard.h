@@ -26,10 +26,11 @@
  * few times the loosest math's error in those.)
  *
  * An answer that differs by more than the loosest math somewhere (u > m), but
- * with fewer than one in 64 of these elements in D, passes although it is
- * wrong: the leaf cannot be verified, the task is an invalid reference.  An
- * answer that nowhere has u > m is right as far as anybody can tell, and then
- * it depends:
+ * hardly ever by what can be asked, passes although it is wrong: the leaf
+ * cannot be verified, the task is an invalid reference.  Hardly ever: fewer
+ * than one in 64 of the elements with u > m are in D, and some case has fewer
+ * than 16 there, so that a round might have none.  An answer that nowhere has
+ * u > m is right as far as anybody can tell, and then it depends:
  *   - zeros, copies and another input's output: the leaf is trivial.  One
  *     such leaf (a constant mask beside a real result) is harmless, a task
  *     whose leaves are all trivial is not: it is invalid.

@@ -276,6 +276,18 @@ static void f_ignores_input(const float *x, float *y, unsigned w)
 		y[i] = weight(w, i);
 }
 
+/* 0 but for the first few of each row, where it cannot be mistaken. */
+static void f_product(const float *x, float *y, unsigned w)
+{
+	(void)w;
+	for (int64_t r = 0; r < rows_; r++) {
+		float p = 1;
+
+		for (int64_t i = 0; i < cols_; i++)
+			y[r * cols_ + i] = p *= x[r * cols_ + i];
+	}
+}
+
 static void f_mask(const float *x, float *y, unsigned w)
 {
 	(void)w;
@@ -306,6 +318,7 @@ static void ordinary_tasks_keep_the_published_tolerance(void **s)
 		SAME(f_expand, RANDN, 64, 256), SAME(f_mask, RANDN, 128, 128),
 		{ f_linear, RANDN, 64, 256, 64, 16, 1 },
 		SAME(f_ignores_weights, RANDN, 64, 64),
+		SAME(f_product, RAND, 64, 900),
 	};
 
 	(void)s;
