@@ -300,6 +300,7 @@ static int ask(struct torch_host *h, struct str *req, uint64_t id, int fd,
 		return 0;
 	err_set(e, CA_UNAVAILABLE, "the torch host: %s", why);
 	json_free(*answer);
+	*answer = NULL;
 	return -1;
 }
 

@@ -100,6 +100,7 @@ def send_scout(pch, path):
     if not pid:
         try:
             os.umask(0o022)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 2)
             scout(pch, path)
         finally:
             os._exit(0)

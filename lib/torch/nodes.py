@@ -53,8 +53,9 @@ class Encoder:
             return {"t": "tuple" if isinstance(value, tuple) else "list",
                     "v": [self.node(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]}
         if isinstance(value, dict):
-            return {"t": "dict", "v": [[self.key(k, path), self.node(v, f"{path}[{k!r}]", depth + 1)]
-                                       for k, v in value.items()]}
+            pairs = [[self.key(k, path), self.node(v, f"{path}[{k!r}]", depth + 1)]
+                     for k, v in value.items()]
+            return {"t": "dict", "v": pairs}
         if isinstance(value, torch.dtype) and value in NAME:
             return {"t": "dtype", "v": NAME[value]}
         if isinstance(value, torch.device):

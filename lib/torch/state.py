@@ -93,11 +93,11 @@ def mismatch(want, have, kind):
     def list_of(items):
         return ", ".join(f"{n} {d}{s}" for n, d, s in items[:8]) or "none"
 
+    theirs = [(e["name"], e["dtype"], e["shape"]) for e in want]
+    ours = [(i.name, NAME.get(i.tensor.dtype), list(i.tensor.shape)) for i in have]
     raise Fail(END_PARAM_MISMATCH, PHASE_STATE,
-               f"the {kind}s of ModelNew match the reference's neither by name nor by order"
-               f" and shape; reference: "
-               f"{list_of([(e['name'], e['dtype'], e['shape']) for e in want])}; ModelNew: "
-               f"{list_of([(i.name, NAME.get(i.tensor.dtype), list(i.tensor.shape)) for i in have])}")
+               f"the {kind}s of ModelNew match the reference's neither by name nor by order and"
+               f" shape; reference: {list_of(theirs)}; ModelNew: {list_of(ours)}")
 
 
 def bind(model, state, region):

@@ -2,12 +2,15 @@
 """The worker (a candidate's model_new.py) and the baselines (model.py): the same
 binding, the same loop."""
 import json
+import os
 
 import torch
 
 from catorch import launch, nodes, proto, state
 from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
 from catorch.shim import Child, Fail, failing, load_module, need, read_fd
+
+MFD_EXEC = 0x10
 
 
 def source_of(child, req):
@@ -16,6 +19,18 @@ def source_of(child, req):
         return raw.decode()
     except UnicodeDecodeError:
         raise Fail(proto.END_SYNTAX, PHASE_LOAD, "the code is not UTF-8") from None
+
+
+def private_copy(fd):
+    """The object as memory of our own: inside the jail its file cannot be opened."""
+    raw = read_fd(fd)
+    try:
+        copy = os.memfd_create("cuda_extension", os.MFD_CLOEXEC | MFD_EXEC)
+    except OSError:             # before Linux 6.3
+        copy = os.memfd_create("cuda_extension", os.MFD_CLOEXEC)
+    with open(copy, "wb", closefd=False) as f:
+        f.write(raw)
+    return copy
 
 
 class Runner(Child):
@@ -85,11 +100,17 @@ class Worker(Runner):
     module_name = "model_new"
     class_name = "ModelNew"
 
-    def prepare(self, req):
+    object = None
+
+    def begin(self, req, foreign=True):
         if req.get("object") is not None:
-            form = req.get("form", "light")
-            failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, form,
-                    self.fd(req["object"]), req.get("launchers") or [], self.device)
+            self.object = private_copy(self.fd(req["object"]))
+        super().begin(req, foreign)
+
+    def prepare(self, req):
+        if self.object is not None:
+            failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, req.get("form", "light"),
+                    self.object, req.get("launchers") or [], self.device)
 
 
 class Eager(Runner):
