@@ -34,14 +34,14 @@ def die_with_parent(number, parent):
 if __name__ == "__main__":
     die_with_parent(SIGKILL, os.getppid())
 
-import array                    # noqa: E402
-import gc                       # noqa: E402
-import json                     # noqa: E402
-import resource                 # noqa: E402
-import select                   # noqa: E402
-import signal                   # noqa: E402
-import socket                   # noqa: E402
-import types                    # noqa: E402
+import array  # noqa: E402
+import gc  # noqa: E402
+import json  # noqa: E402
+import resource  # noqa: E402
+import select  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import types  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

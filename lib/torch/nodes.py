@@ -60,7 +60,8 @@ class Encoder:
             return {"t": "dtype", "v": NAME[value]}
         if isinstance(value, torch.device):
             return {"t": "device"}
-        self.unsupported(path, f"arguments of type '{type(value).__name__}' are not supported")
+        kind = type(value).__name__
+        return self.unsupported(path, f"arguments of type '{kind}' are not supported")
 
     def key(self, key, path):
         if not isinstance(key, str):

@@ -7,11 +7,30 @@ import torch
 
 from catorch import families, nodes, proto, state, worker
 from catorch.proto import (
-    END_BAD_REQUEST, END_CONSTRUCT, END_OOM, END_POOL, END_RAISED, END_UNSUPPORTED,
-    PHASE_CONSTRUCT, PHASE_FORWARD, PHASE_INPUTS, PHASE_RESULT, PHASE_STATE, SLOT,
+    END_BAD_REQUEST,
+    END_CONSTRUCT,
+    END_OOM,
+    END_POOL,
+    END_RAISED,
+    END_UNSUPPORTED,
+    PHASE_CONSTRUCT,
+    PHASE_FORWARD,
+    PHASE_INPUTS,
+    PHASE_RESULT,
+    PHASE_STATE,
+    SLOT,
 )
 from catorch.shim import (
-    ALIGN, Child, Fail, Flat, check_tensor, failing, is_oom, load_module, need, tail_of,
+    ALIGN,
+    Child,
+    Fail,
+    Flat,
+    check_tensor,
+    failing,
+    is_oom,
+    load_module,
+    need,
+    tail_of,
 )
 
 MODIFIED_INPUTS = 1

@@ -3,7 +3,6 @@
 import ctypes
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil

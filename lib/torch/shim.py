@@ -19,9 +19,27 @@ import torch
 
 from catorch import proto
 from catorch.proto import (
-    END_BAD_REQUEST, END_JAIL, END_NO_CLASS, END_OK, END_OOM, END_POOL, END_RAISED, END_SYNTAX,
-    END_UNSUPPORTED, GO_FIRST, GO_SYNC, LEAF_BOOL, LEAF_FLOAT, LEAF_INT, LEAF_NONE, LEAF_STR,
-    LEAF_TENSOR, PHASE_FORWARD, PHASE_INPUTS, PHASE_LOAD, PHASE_RESULT,
+    END_BAD_REQUEST,
+    END_JAIL,
+    END_NO_CLASS,
+    END_OK,
+    END_OOM,
+    END_POOL,
+    END_RAISED,
+    END_SYNTAX,
+    END_UNSUPPORTED,
+    GO_FIRST,
+    GO_SYNC,
+    LEAF_BOOL,
+    LEAF_FLOAT,
+    LEAF_INT,
+    LEAF_NONE,
+    LEAF_STR,
+    LEAF_TENSOR,
+    PHASE_FORWARD,
+    PHASE_INPUTS,
+    PHASE_LOAD,
+    PHASE_RESULT,
 )
 
 DTYPE = {name: getattr(torch, name) for name in proto.DTYPES if name}

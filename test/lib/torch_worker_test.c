@@ -26,26 +26,30 @@ static const char reference[] = IMPORT NO_INIT INPUT
 	"        self.w = nn.Parameter(torch.zeros(64))\n"
 #define FORWARD NEW_INIT "    def forward(self, x):\n"
 
-/* Loads a candidate against `reference`; how it ended. */
-static uint32_t candidate(struct kid *o, struct kid *k, const char *code)
+/* The oracle of `reference`, with one expected result. */
+static struct kid *ref(void)
 {
-	start_oracle(o, reference);
-	expect(o, "native");
-	start_runner(k, o, "worker");
-	return load_runner(k, o, code, -1, NULL);
+	static struct kid o;
+
+	if (!o.nr) {
+		start_oracle(&o, reference);
+		expect(&o, "native");
+		well(&o);
+	}
+	return &o;
 }
 
-static void finish(struct kid *o, struct kid *k)
+/* Loads a candidate against `reference`; how it ended. */
+static uint32_t candidate(struct kid *k, const char *code)
 {
-	end(k);
-	end(o);
+	start_runner(k, ref(), "worker");
+	return load_runner(k, ref(), code, -1, NULL);
 }
 
 /* One that loads, and how its first iteration ends. */
-static enum torch_wait run(struct kid *o, struct kid *k, const char *code,
-			   double seconds)
+static enum torch_wait run(struct kid *k, const char *code, double seconds)
 {
-	candidate(o, k, code);
+	candidate(k, code);
 	well(k);
 	return go(k, 0, 0, seconds);
 }
@@ -53,13 +57,13 @@ static enum torch_wait run(struct kid *o, struct kid *k, const char *code,
 static void fails_to_load(const char *code, uint32_t how, uint32_t phase,
 			  const char *says)
 {
-	struct kid o, k;
+	struct kid k;
 
-	assert_int_equal(candidate(&o, &k, code), how);
+	assert_int_equal(candidate(&k, code), how);
 	assert_int_equal(k.m.phase, phase);
 	if (!strstr(k.m.text, says))
 		fail_msg("'%s' is not in '%s'", says, k.m.text);
-	finish(&o, &k);
+	end(&k);
 }
 
 static void tells_how_loading_failed(void **state)
@@ -88,14 +92,14 @@ static void tells_how_loading_failed(void **state)
 
 static void fails_to_run(const char *code, uint32_t how, const char *says)
 {
-	struct kid o, k;
+	struct kid k;
 
-	assert_int_equal(run(&o, &k, code, SECONDS), WAIT_OK);
+	assert_int_equal(run(&k, code, SECONDS), WAIT_OK);
 	assert_int_equal(k.m.end, how);
 	assert_int_equal(k.m.seq, 9);
 	if (!strstr(k.m.text, says))
 		fail_msg("'%s' is not in '%s'", says, k.m.text);
-	finish(&o, &k);
+	end(&k);
 }
 
 static void tells_how_forward_failed(void **state)
@@ -123,15 +127,15 @@ static void tells_how_forward_failed(void **state)
 
 static void binds_by_name_or_order(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, FORWARD "        return x * self.w\n",
+	assert_int_equal(run(&k, FORWARD "        return x * self.w\n",
 			     SECONDS), WAIT_OK);
-	same_results(&k, &o);
-	finish(&o, &k);
-	assert_int_equal(run(&o, &k, NEW "    def __init__(self):\n"
+	same_results(&k, ref());
+	end(&k);
+	assert_int_equal(run(&k, NEW "    def __init__(self):\n"
 			     "        super().__init__()\n"
 			     "        self.register_buffer('own', torch.ones(2),"
 			     " persistent=False)\n"
@@ -139,8 +143,8 @@ static void binds_by_name_or_order(void **state)
 			     "    def forward(self, x):\n"
 			     "        return x * self.scale * self.own[0]\n",
 			     SECONDS), WAIT_OK);
-	same_results(&k, &o);
-	finish(&o, &k);
+	same_results(&k, ref());
+	end(&k);
 }
 
 /* Copies and views are free, arithmetic and lossy casts are not. */
@@ -162,12 +166,12 @@ static void counts_operations(void **state)
 		  "        t.start()\n        t.join()\n"
 		  "        return x.clone()\n", 2 },
 	};
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	NEED_HOST();
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		assert_int_equal(run(&o, &k, t[i].code, SECONDS), WAIT_OK);
+		assert_int_equal(run(&k, t[i].code, SECONDS), WAIT_OK);
 		well(&k);
 		assert_int_equal(k.m.canary, 1);
 		if (t[i].compute == 1 && k.m.aten_compute != 1)
@@ -176,19 +180,19 @@ static void counts_operations(void **state)
 			assert_true(k.m.aten_compute >= t[i].compute);
 		assert_int_equal(go(&k, 1, 0, SECONDS), WAIT_OK);
 		assert_int_equal(k.m.canary, 1);
-		finish(&o, &k);
+		end(&k);
 	}
 }
 
 static void serves_results_from_the_pool(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 	uint64_t at;
 
 	(void)state;
 	NEED_HOST();
 	/* A result made by the candidate stays where it is. */
-	assert_int_equal(run(&o, &k, FORWARD
+	assert_int_equal(run(&k, FORWARD
 			     "        y = x * self.w\n"
 			     "        self.at = y.data_ptr()\n"
 			     "        return y, self.at\n", SECONDS), WAIT_OK);
@@ -200,11 +204,11 @@ static void serves_results_from_the_pool(void **state)
 		well(&k);
 		assert_int_equal(k.m.leaf[1].bits - k.m.leaf[0].offset, at);
 		assert_memory_equal(region(&k, "pool")->p + k.m.leaf[0].offset,
-				    region(&o, "expect")->p, 256);
+				    region(ref(), "expect")->p, 256);
 	}
-	finish(&o, &k);
+	end(&k);
 	/* An input handed back, twice, and a strided view are copied. */
-	assert_int_equal(run(&o, &k, FORWARD
+	assert_int_equal(run(&k, FORWARD
 			     "        return x, x, x.view(8, 8).t(), x[1:]\n",
 			     SECONDS), WAIT_OK);
 	well(&k);
@@ -214,9 +218,9 @@ static void serves_results_from_the_pool(void **state)
 				    region(&k, "in0")->p, 256);
 	assert_memory_equal(region(&k, "pool")->p + k.m.leaf[3].offset,
 			    region(&k, "in0")->p + 4, 252);
-	finish(&o, &k);
+	end(&k);
 	/* What the first call makes stays out of the pool. */
-	candidate(&o, &k, NEW_INIT "        self.work = None\n"
+	candidate(&k, NEW_INIT "        self.work = None\n"
 		  "    def forward(self, x):\n"
 		  "        if self.work is None:\n"
 		  "            self.work = x * self.w\n"
@@ -224,18 +228,18 @@ static void serves_results_from_the_pool(void **state)
 	assert_int_equal(go(&k, 0, GO_FIRST, SECONDS), WAIT_OK);
 	memset(region(&k, "pool")->p, 0xa5, region(&k, "pool")->n);
 	assert_int_equal(go(&k, 0, 0, SECONDS), WAIT_OK);
-	same_results(&k, &o);
-	finish(&o, &k);
+	same_results(&k, ref());
+	end(&k);
 }
 
 /* A subclass that computes only when somebody looks. */
 static void materialises_subclasses(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, IMPORT
+	assert_int_equal(run(&k, IMPORT
 		"from torch.utils._pytree import tree_map\n"
 		"class Lazy(torch.Tensor):\n"
 		"    @staticmethod\n"
@@ -254,8 +258,8 @@ static void materialises_subclasses(void **state)
 		"    def forward(self, x):\n"
 		"        return Lazy(lambda: x * self.w, x)\n", SECONDS),
 		WAIT_OK);
-	same_results(&k, &o);
-	finish(&o, &k);
+	same_results(&k, ref());
+	end(&k);
 }
 
 static int build_object(const char *source, char *dir, size_t len)
@@ -322,28 +326,26 @@ static void calls_launchers(void **state)
 	};
 	char dir[4096];
 	int object = build_object(kernel_c, dir, sizeof(dir));
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	assert_true(object >= 0);
 	if (!host)
 		goto out;
-	start_oracle(&o, reference);
-	expect(&o, "native");
-	start_runner(&k, &o, "worker");
-	load_runner(&k, &o, LIGHT
+	start_runner(&k, ref(), "worker");
+	load_runner(&k, ref(), LIGHT
 		    "        assert ext.half(3, True) == 1.5\n"
 		    "        assert ext.half(3.0, 0) == 3\n"
 		    "        assert ext.mul(x, self.w, y, 64, False) is None\n"
 		    "        return y\n", object, launchers);
 	well(&k);
 	assert_int_equal(go(&k, 0, 0, SECONDS), WAIT_OK);
-	same_results(&k, &o);
+	same_results(&k, ref());
 	assert_int_equal(k.m.aten_compute, 1);
 	end(&k);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		start_runner(&k, &o, "worker");
-		load_runner(&k, &o, bad[i].code, object, launchers);
+		start_runner(&k, ref(), "worker");
+		load_runner(&k, ref(), bad[i].code, object, launchers);
 		well(&k);
 		assert_int_equal(go(&k, 0, 0, SECONDS), WAIT_OK);
 		assert_int_equal(k.m.end, END_RAISED);
@@ -351,7 +353,6 @@ static void calls_launchers(void **state)
 			fail_msg("'%s' is not in '%s'", bad[i].says, k.m.text);
 		end(&k);
 	}
-	end(&o);
 out:
 	close(object);
 	remove_tree(dir, NULL);
@@ -359,83 +360,80 @@ out:
 
 static void tells_how_a_child_died(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 	int st;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, FORWARD "        import os\n"
+	assert_int_equal(run(&k, FORWARD "        import os\n"
 			     "        os._exit(7)\n", SECONDS), WAIT_GONE);
 	st = end(&k);
 	assert_true(WIFEXITED(st) && WEXITSTATUS(st) == 7);
-	end(&o);
-	assert_int_equal(run(&o, &k, FORWARD "        import ctypes\n"
+	assert_int_equal(run(&k, FORWARD "        import ctypes\n"
 			     "        ctypes.string_at(8)\n", SECONDS),
 			 WAIT_GONE);
 	st = end(&k);
 	assert_true(WIFSIGNALED(st) && WTERMSIG(st) == SIGSEGV);
-	end(&o);
 }
 
 static void ends_what_hangs(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 	int st;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, FORWARD "        import signal\n"
+	assert_int_equal(run(&k, FORWARD "        import signal\n"
 			     "        signal.signal(signal.SIGTERM,"
 			     " signal.SIG_IGN)\n"
 			     "        while True: pass\n", 1), WAIT_TIMEOUT);
 	st = end(&k);
 	assert_true(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL);
 	assert_int_equal(kill(k.c.pid, 0), -1);
-	end(&o);
 }
 
 static void ignores_output(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, FORWARD "        import sys\n"
+	assert_int_equal(run(&k, FORWARD "        import sys\n"
 			     "        for i in range(1024):\n"
 			     "            print('x' * (1 << 20))\n"
 			     "        print('y', file=sys.stderr)\n"
 			     "        return x * self.w\n", SECONDS), WAIT_OK);
-	same_results(&k, &o);
-	finish(&o, &k);
+	same_results(&k, ref());
+	end(&k);
 }
 
 static void notices_foreign_answers(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 
 	(void)state;
 	NEED_HOST();
-	assert_int_equal(run(&o, &k, FORWARD "        import os\n"
+	assert_int_equal(run(&k, FORWARD "        import os\n"
 			     "        os.write(3, b'cams')\n", SECONDS),
 			 WAIT_GARBAGE);
-	finish(&o, &k);
-	assert_int_equal(run(&o, &k, FORWARD "        import os\n"
+	end(&k);
+	assert_int_equal(run(&k, FORWARD "        import os\n"
 			     "        os.write(3, b'x' * 20000)\n", SECONDS),
 			 WAIT_GARBAGE);
-	finish(&o, &k);
+	end(&k);
 }
 
 /* What a candidate may reach of the process that it runs in. */
 static void confines_candidates(void **state)
 {
-	struct kid o, k;
+	struct kid k;
 	struct jail_caps caps;
 
 	(void)state;
 	NEED_HOST();
 	if (jail_probe(&caps, NULL) || caps.self != JAIL_FULL)
 		skip();
-	assert_int_equal(run(&o, &k, FORWARD
+	assert_int_equal(run(&k, FORWARD
 		"        import os, socket\n"
 		"        links = [os.readlink(f'/proc/self/fd/{f}')\n"
 		"                 for f in os.listdir('/proc/self/fd')\n"
@@ -456,7 +454,7 @@ static void confines_candidates(void **state)
 	assert_int_equal(k.m.leaf[2].bits, 4);
 	assert_int_equal(k.m.leaf[3].bits, 1);
 	assert_int_equal(k.m.leaf[4].bits, 65534);
-	finish(&o, &k);
+	end(&k);
 }
 
 static void answers_garbage(void **state)
@@ -590,23 +588,22 @@ static void leaves_nothing_when_killed(void **state)
 {
 	struct torch_host *h;
 	struct err e = ERR_INIT;
-	struct kid o, k[3];
+	struct kid k[3];
 	char path[64], stat[512] = "";
 	int fd, ppid = 0;
 
 	(void)state;
 	NEED_HOST();
+	ref();
 	h = host;
 	host = torch_open(120, &e);
 	assert_non_null(host);
 	for (int i = 0; i < 3; i++) {
-		start_oracle(&o, reference);
-		start_runner(&k[i], &o, "worker");
-		load_runner(&k[i], &o, FORWARD
+		start_runner(&k[i], ref(), "worker");
+		load_runner(&k[i], ref(), FORWARD
 			    "        while True: pass\n", -1, NULL);
 		well(&k[i]);
 		assert_int_equal(go(&k[i], 0, 0, 0.2), WAIT_TIMEOUT);
-		end(&o);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)k[0].c.host_pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -632,14 +629,15 @@ static void leaves_nothing_when_left(void **state)
 {
 	struct torch_host *h = host;
 	struct err e = ERR_INIT;
-	struct kid o, k;
+	struct kid k;
 	pid_t pid[2];
 
 	(void)state;
 	NEED_HOST();
+	ref();
 	host = torch_open(120, &e);
 	assert_non_null(host);
-	assert_int_equal(run(&o, &k, FORWARD "        while True: pass\n",
+	assert_int_equal(run(&k, FORWARD "        while True: pass\n",
 			     0.2), WAIT_TIMEOUT);
 	pid[0] = k.c.pid;
 	pid[1] = k.c.host_pid;
@@ -647,7 +645,6 @@ static void leaves_nothing_when_left(void **state)
 	wait_gone(pid[0]);
 	wait_gone(pid[1]);
 	host = h;
-	json_free(o.spec);
 }
 
 int main(void)
