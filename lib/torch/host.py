@@ -14,9 +14,6 @@ import sys
 
 os.dup2(2, 1)                   # nothing but us writes to the tool's stdout
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-# torch.cuda.is_available(), which inductor asks when imported, must not start
-# CUDA here: it does not survive a fork.
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -3,6 +3,7 @@
 inductor otherwise finds out anew in every process (vector instruction sets, hashes
 of torch's and triton's sources, precompiled headers: 20 s together) is found once by
 a trusted child and kept in the cache."""
+import contextlib
 import functools
 import importlib
 import json
@@ -139,7 +140,24 @@ def use_headers(headers):
         header_key(header, command, options))
 
 
+@contextlib.contextmanager
+def cuda_untouched():
+    """Modules ask when they are imported whether there is a GPU; finding out would
+    start CUDA or NVML, and neither survives a fork."""
+    there = os.path.exists("/dev/nvidiactl")
+    real, torch.cuda.is_available = torch.cuda.is_available, lambda: there
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = real
+
+
 def prime(cache, flags):
+    with cuda_untouched():
+        prime_all(cache, flags)
+
+
+def prime_all(cache, flags):
     for name in MODULES:
         importlib.import_module(name)
     with open(__file__, "rb") as f:
