@@ -160,7 +160,7 @@ static int filter_file(struct run *r, struct err *e)
 	struct sock_fprog p;
 	int rc = -1;
 
-	if (filter_make(FILTER_COMMAND, &p, e))
+	if (filter_make(FILTER_COMMAND, 0, &p, e))
 		return -1;
 	r->filter_fd = memfd_create("filter", MFD_CLOEXEC);
 	if (r->filter_fd < 0 ||
@@ -327,7 +327,7 @@ static int plan_bare(struct run *r, struct err *e)
 		return 0;
 	if (plan_rules(r, e))
 		return -1;
-	return filter_make(FILTER_COMMAND_BARE, &r->filter, e);
+	return filter_make(FILTER_COMMAND_BARE, 0, &r->filter, e);
 }
 
 static int plan_env(struct run *r, struct err *e)

@@ -128,12 +128,35 @@ static int common_rules(scmp_filter_ctx f)
 	return rc;
 }
 
-static int socket_rules(scmp_filter_ctx f, enum filter_kind k)
+/*
+ * cuInit() makes a socket to look for a server that shares GPUs (MPS), and
+ * fails (304) when it gets none.  It gets one, and hears that nobody is there,
+ * which also keeps a worker away from such a server.
+ */
+static int cuda_socket_rules(scmp_filter_ctx f)
+{
+	static const int serve[] = { SCMP_SYS(bind), SCMP_SYS(listen) };
+	static const unsigned type[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_RAW };
+	size_t i;
+	int rc = refuse(f, serve, COUNT(serve));
+
+	for (i = 0; i < COUNT(type) && !rc; i++)
+		rc = refuse_if(f, SCMP_SYS(socket),
+			       SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xf, type[i]));
+	if (!rc)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOENT),
+				      SCMP_SYS(connect), 0);
+	return rc;
+}
+
+static int socket_rules(scmp_filter_ctx f, enum filter_kind k, int cuda)
 {
 	static const int all[] = { SCMP_SYS(socket) };
 
-	if (k != FILTER_COMMAND)
+	if (k != FILTER_COMMAND && !cuda)
 		return refuse(f, all, 1);
+	if (k != FILTER_COMMAND && cuda_socket_rules(f))
+		return -EINVAL;
 	return refuse_if(f, SCMP_SYS(socket),
 			 SCMP_A0_64(SCMP_CMP_NE, AF_UNIX, 0));
 }
@@ -173,7 +196,7 @@ static int worker_rules(scmp_filter_ctx f)
 	return rc;
 }
 
-static int all_rules(scmp_filter_ctx f, enum filter_kind k)
+static int all_rules(scmp_filter_ctx f, enum filter_kind k, int cuda)
 {
 	int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH,
 				  SCMP_ACT_KILL_PROCESS);
@@ -181,7 +204,7 @@ static int all_rules(scmp_filter_ctx f, enum filter_kind k)
 	if (!rc)
 		rc = common_rules(f);
 	if (!rc)
-		rc = socket_rules(f, k);
+		rc = socket_rules(f, k, cuda);
 	if (!rc && (k == FILTER_HELPER || k == FILTER_WORKER))
 		rc = forked_rules(f);
 	if (!rc && k == FILTER_WORKER)
@@ -219,7 +242,8 @@ static int read_program(int fd, struct sock_fprog *prog, struct err *e)
 	return err_set(e, CA_SOFTWARE, "cannot read a filter");
 }
 
-int filter_make(enum filter_kind k, struct sock_fprog *prog, struct err *e)
+int filter_make(enum filter_kind k, int cuda, struct sock_fprog *prog,
+		struct err *e)
 {
 	scmp_filter_ctx f;
 	int fd = -1, rc = -1;
@@ -229,7 +253,7 @@ int filter_make(enum filter_kind k, struct sock_fprog *prog, struct err *e)
 	f = seccomp_init(SCMP_ACT_ALLOW);
 	if (!f)
 		return err_set(e, CA_SOFTWARE, "cannot make a filter");
-	rc = all_rules(f, k);
+	rc = all_rules(f, k, cuda);
 	if (rc) {
 		rc = err_set(e, CA_SOFTWARE, "cannot make a filter: %s",
 			     strerror(-rc));

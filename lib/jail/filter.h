@@ -20,9 +20,11 @@ enum filter_kind {
 
 /*
  * Makes a program with malloc (free prog->filter).  FILTER_WORKER is made
- * for the process that calls, whose pid is in it.
+ * for the process that calls, whose pid is in it.  With `cuda` a forked
+ * process may make unix sockets of type SOCK_SEQPACKET, which nobody answers.
  */
-int filter_make(enum filter_kind k, struct sock_fprog *prog, struct err *e);
+int filter_make(enum filter_kind k, int cuda, struct sock_fprog *prog,
+		struct err *e);
 
 /* Installs it in the calling thread, no_new_privs first.  0 or -1 with
  * errno.  Async-signal-safe. */

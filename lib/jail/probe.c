@@ -28,7 +28,7 @@ static void try_filter(char *why, size_t len)
 	struct sock_fprog p = { 0, NULL };
 	struct err e = ERR_INIT;
 
-	if (filter_make(FILTER_COMMAND, &p, &e))
+	if (filter_make(FILTER_COMMAND, 0, &p, &e))
 		snprintf(why, len, "%s", e.msg);
 	else if (filter_enter(&p))
 		snprintf(why, len, "this kernel refuses filters: %s",

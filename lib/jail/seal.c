@@ -128,7 +128,8 @@ static int seal(const struct jail_seal *s, struct err *e)
 	set = rules(s, e);
 	if (set < 0)
 		return -1;
-	if (filter_make(worker ? FILTER_WORKER : FILTER_HELPER, &filter, e))
+	if (filter_make(worker ? FILTER_WORKER : FILTER_HELPER,
+			wants_cuda(s), &filter, e))
 		goto out;
 	if (set_limits(s, e))
 		goto out;

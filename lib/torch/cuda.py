@@ -131,10 +131,11 @@ class Timer:
     def __init__(self):
         self.begin = torch.cuda.Event(enable_timing=True)
         self.end = torch.cuda.Event(enable_timing=True)
+        self.used = False
         self.last = 0
 
     def ns(self):
-        if self.end.query():
+        if self.used and self.end.query():
             self.last = int(self.begin.elapsed_time(self.end) * 1e6)
         return self.last
 
@@ -144,6 +145,7 @@ class Timer:
 
     def __exit__(self, *exc):
         self.end.record()
+        self.used = True
         return False
 
 
