@@ -26,7 +26,8 @@ need_more := $(filter deps demo test test-% bench bench-% check,$(MAKECMDGOALS))
 need := build $(if $(need_more),run torch test) \
 	$(if $(filter lint check,$(MAKECMDGOALS)),check)
 
-all: deps $(tools:%=$(BIN)/%) $(BIN)/libca-child.so
+all: deps $(tools:%=$(BIN)/%) $(BIN)/libca-child.so \
+	$(BIN)/nvrtc-child
 
 # Fast when nothing is missing, so everything that compiles waits for it.
 deps:
@@ -62,6 +63,11 @@ child_obj := $(patsubst %.c,$B/%.o,$(wildcard lib/cu/child/*.c)) \
 $(BIN)/libca-child.so: $(child_obj) $B/libca.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs,--as-needed -o $@ $^ $(LIBS)
+
+# Runs NVRTC inside a jail, whose limit on addresses no sanitizer would bear.
+$(BIN)/nvrtc-child: lib/build/child/nvrtc.c | deps
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(WARN) -O2 -o $@ $< -ldl
 
 $B/libca.a: $(lib_obj)
 	@rm -f $@
@@ -127,12 +133,15 @@ bench-gpu: all $(gpu_progs)
 torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.txt)
 manuals := $(wildcard man/*.[157])
 installed = $(tools:%=bin/%) lib/cuda-agent/libca-child.so \
+	lib/cuda-agent/nvrtc-child \
 	$(torch_files:lib/%=lib/cuda-agent/%) \
 	$(foreach m,$(manuals),share/man/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 	$(tools:%=share/bash-completion/completions/%)
 root = $(DESTDIR)$(PREFIX)
 
 $(root)/bin/%: $(BIN)/%
+	install -D -m 755 $< $@
+$(root)/lib/cuda-agent/nvrtc-child: $(BIN)/nvrtc-child
 	install -D -m 755 $< $@
 $(root)/lib/cuda-agent/%.so: $(BIN)/%.so
 	install -D -m 755 $< $@

@@ -116,7 +116,7 @@ static void cuda_command(struct plan *p, struct arena *a, struct args *v)
 	const char *num = p->arch + 3;	/* after "sm_" */
 
 	arg(v, p->tc.nvcc);
-	arg(v, p->form == FORM_KERNEL ? "-cubin" : "-c");
+	arg(v, "-c");
 	arg(v, "-O3");
 	arg(v, "-std=c++17");
 	arg(v, "-gencode");
@@ -124,8 +124,6 @@ static void cuda_command(struct plan *p, struct arena *a, struct args *v)
 	arg(v, "-I.");
 	arg(v, "-Ikernels");
 	arg(v, "-w");
-	if (p->form == FORM_KERNEL)
-		return;
 	arg(v, "-ccbin");
 	arg(v, p->tc.cxx);
 	arg(v, "-Xcompiler");
@@ -157,8 +155,29 @@ static int add_unit(struct plan *p, struct arena *a, const char *path)
 	return v.failed ? -1 : 0;
 }
 
-/* NVRTC and -cubin take one file: the kernel form's sources are included by
- * one that is made here. */
+static int kernel_command(struct plan *p, struct arena *a)
+{
+	struct plan_unit *u = &p->unit[p->nunit++];
+	struct args v = { u->argv, 0, 0 };
+
+	u->source = ALL_CU;
+	u->memory = GIB / 2;
+	arg(&v, p->tc.nvrtc_child);
+	arg(&v, p->tc.nvrtc);
+	arg(&v, ALL_CU);
+	arg(&v, "../out/0/object.o");
+	arg(&v, arena_printf(a, "--gpu-architecture=%s", p->arch));
+	arg(&v, "-I.");
+	arg(&v, "-Ikernels");
+	arg(&v, arena_printf(a, "-I%s", p->tc.nvrtc_include));
+	arg(&v, arena_printf(a, "-I%s/cccl", p->tc.nvrtc_include));
+	arg(&v, "-std=c++17");
+	arg(&v, "-w");
+	return v.failed ? -1 : 0;
+}
+
+/* NVRTC takes one file: the kernel form's sources are included by one that is
+ * made here. */
 static int kernel_unit(struct plan *p, struct arena *a)
 {
 	struct str s = STR_INIT;
@@ -170,7 +189,7 @@ static int kernel_unit(struct plan *p, struct arena *a)
 				 p->tree.file[i].path);
 	p->extra = arena_strdup(a, s.buf ? s.buf : "");
 	str_release(&s);
-	return p->extra ? add_unit(p, a, ALL_CU) : -1;
+	return p->extra ? kernel_command(p, a) : -1;
 }
 
 static int make_units(struct plan *p, struct arena *a, struct err *e)
@@ -316,22 +335,25 @@ static void add_ro(struct plan *p, const char *path)
 		p->ro[i] = path;
 }
 
-/* The directory two levels above a program: /opt/x/bin/gcc to /opt/x. */
-static const char *prefix_of(struct arena *a, const char *program)
+static const char *parent_of(struct arena *a, const char *path)
 {
-	char *s = arena_strdup(a, program);
-	int i;
+	const char *slash = strrchr(path, '/');
+	char *s = slash ? arena_strndup(a, path, (size_t)(slash - path)) :
+		  NULL;
 
-	for (i = 0; s && i < 2; i++)
-		if (strrchr(s, '/'))
-			*strrchr(s, '/') = '\0';
 	return s ? s : "";
 }
 
 static void make_ro(struct plan *p, struct arena *a)
 {
-	add_ro(p, prefix_of(a, p->tc.cc));
-	add_ro(p, prefix_of(a, p->tc.cxx));
+	if (p->form == FORM_KERNEL) {
+		add_ro(p, p->tc.nvrtc_child);
+		add_ro(p, parent_of(a, p->tc.nvrtc));
+		add_ro(p, p->tc.nvrtc_include);
+		return;
+	}
+	add_ro(p, parent_of(a, parent_of(a, p->tc.cc)));
+	add_ro(p, parent_of(a, parent_of(a, p->tc.cxx)));
 	add_ro(p, p->tc.cuda);
 	add_ro(p, p->tc.torch);
 	add_ro(p, p->tc.python_include);
@@ -382,7 +404,9 @@ static int make_commands(struct plan *p, struct arena *a, struct err *e)
 {
 	unsigned need = TOOLCHAIN_HOST;
 
-	if (p->cuda)
+	if (p->form == FORM_KERNEL)
+		need = TOOLCHAIN_NVRTC;
+	else if (p->cuda)
 		need |= TOOLCHAIN_CUDA;
 	if (p->form == FORM_PAPER)
 		need |= TOOLCHAIN_TORCH;

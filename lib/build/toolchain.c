@@ -18,7 +18,8 @@
 #include "base/hash.h"
 #include "base/io.h"
 
-#define NEEDS 4
+#define NEEDS 16
+#define CHILD_MAX ((size_t)4 << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct toolchain found[NEEDS];
@@ -32,15 +33,20 @@ static int put(char out[CA_PATH_MAX], const char *dir, const char *name)
 	return n > 0 && n < CA_PATH_MAX ? 0 : -1;
 }
 
-static int resolve(char out[CA_PATH_MAX], const char *path)
+static int resolve_file(char out[CA_PATH_MAX], const char *path)
 {
 	char real[PATH_MAX];
 
-	if (access(path, X_OK) < 0 || !realpath(path, real) ||
+	if (access(path, R_OK) < 0 || !realpath(path, real) ||
 	    strlen(real) >= CA_PATH_MAX)
 		return -1;
 	strcpy(out, real);
 	return 0;
+}
+
+static int resolve(char out[CA_PATH_MAX], const char *path)
+{
+	return access(path, X_OK) < 0 ? -1 : resolve_file(out, path);
 }
 
 static int on_path(char out[CA_PATH_MAX], const char *name)
@@ -79,17 +85,28 @@ static int find_program(char out[CA_PATH_MAX], const char *env,
 		       "the path (or set %s)", name, env);
 }
 
+/* nvcc elsewhere than on the path; not where $CA_NVCC names one. */
+static int find_nvcc_home(char out[CA_PATH_MAX])
+{
+	const char *home = getenv("CUDA_HOME"), *own = getenv("CA_NVCC");
+	char try[CA_PATH_MAX];
+
+	if (own && *own)
+		return -1;
+	if (home && put(try, home, "bin/nvcc") == 0 && resolve(out, try) == 0)
+		return 0;
+	return resolve(out, "/usr/local/cuda/bin/nvcc");
+}
+
 static int find_nvcc(struct toolchain *t, struct err *e)
 {
-	const char *home = getenv("CUDA_HOME");
-	char try[CA_PATH_MAX], *slash;
+	char *slash;
 
 	if (find_program(t->nvcc, "CA_NVCC", "nvcc", e) < 0 &&
-	    (!home || put(try, home, "bin/nvcc") < 0 ||
-	     resolve(t->nvcc, try) < 0) &&
-	    resolve(t->nvcc, "/usr/local/cuda/bin/nvcc") < 0)
+	    find_nvcc_home(t->nvcc) < 0)
 		return -1;
-	err_clear(e);
+	if (e)
+		err_clear(e);
 	strcpy(t->cuda, t->nvcc);
 	slash = strrchr(t->cuda, '/');
 	*slash = '\0';
@@ -119,23 +136,30 @@ static int ask(const char *const *argv, struct str *out, struct err *e)
 	return 0;
 }
 
-/* Adds path, size, time and version of a program to the identity. */
-static int identify(struct hash *h, const char *path, struct str *version,
-		    struct err *e)
+/* Adds path, size and time of a file to the identity. */
+static int add_file(struct hash *h, const char *path, struct err *e)
 {
-	const char *argv[] = { path, "--version", NULL };
-	struct stat st;
 	char buf[CA_PATH_MAX + 128];
+	struct stat st;
 
-	str_reset(version);
-	if (ask(argv, version, e) < 0)
-		return -1;
 	if (stat(path, &st) < 0)
 		return err_sys(e, CA_UNAVAILABLE, "cannot stat '%s'", path);
 	snprintf(buf, sizeof(buf), "%s %lld %lld.%09ld", path,
 		 (long long)st.st_size, (long long)st.st_mtim.tv_sec,
 		 st.st_mtim.tv_nsec);
 	hash_part(h, buf, strlen(buf));
+	return 0;
+}
+
+/* The same and the version of a program. */
+static int identify(struct hash *h, const char *path, struct str *version,
+		    struct err *e)
+{
+	const char *argv[] = { path, "--version", NULL };
+
+	str_reset(version);
+	if (ask(argv, version, e) < 0 || add_file(h, path, e) < 0)
+		return -1;
 	hash_part(h, version->buf ? version->buf : "", version->len);
 	return 0;
 }
@@ -199,23 +223,35 @@ static int take_line(char out[CA_PATH_MAX], const char **s)
 	return 0;
 }
 
-static int find_torch(struct toolchain *t, struct hash *h, struct err *e)
+static int find_torch(struct toolchain *t, struct err *e)
 {
-	char python[CA_PATH_MAX], file[CA_PATH_MAX];
+	char python[CA_PATH_MAX];
 	const char *argv[] = { python, "-c", torch_script, NULL };
-	struct str s = STR_INIT, ver = STR_INIT;
+	struct str s = STR_INIT;
 	const char *p;
 	int rc = -1;
 
 	if (path_python(python, e) < 0 || ask(argv, &s, e) < 0)
 		goto out;
 	p = s.buf ? s.buf : "";
+	rc = 0;
 	if (take_line(t->torch, &p) < 0 ||
-	    take_line(t->python_include, &p) < 0) {
-		err_set(e, CA_UNAVAILABLE, "'%s' does not say where torch is",
-			python);
+	    take_line(t->python_include, &p) < 0)
+		rc = err_set(e, CA_UNAVAILABLE,
+			     "'%s' does not say where torch is", python);
+out:
+	str_release(&s);
+	return rc;
+}
+
+static int find_headers(struct toolchain *t, struct hash *h, struct err *e)
+{
+	char file[CA_PATH_MAX];
+	struct str ver = STR_INIT;
+	int rc = -1;
+
+	if (find_torch(t, e) < 0)
 		goto out;
-	}
 	if (put(file, t->python_include, "Python.h") < 0 ||
 	    access(file, R_OK) < 0) {
 		err_set(e, CA_UNAVAILABLE, "no '%s/Python.h': the paper form "
@@ -231,35 +267,142 @@ static int find_torch(struct toolchain *t, struct hash *h, struct err *e)
 	hash_part(h, ver.buf, ver.len);
 	rc = 0;
 out:
-	str_release(&s);
 	str_release(&ver);
+	return rc;
+}
+
+static int find_cuda(struct toolchain *t, struct hash *h, struct err *e)
+{
+	struct str v = STR_INIT;
+	int rc = -1;
+
+	if (find_nvcc(t, e) == 0 && identify(h, t->nvcc, &v, e) == 0) {
+		describe(t, &v, 1);
+		rc = 0;
+	}
+	str_release(&v);
+	return rc;
+}
+
+static int find_host(struct toolchain *t, struct hash *h, struct err *e)
+{
+	struct str v = STR_INIT;
+	int rc = -1;
+
+	if (find_program(t->cc, "CA_CC", "gcc", e) == 0 &&
+	    find_program(t->cxx, "CA_CXX", "g++", e) == 0 &&
+	    identify(h, t->cc, &v, e) == 0 &&
+	    identify(h, t->cxx, &v, e) == 0) {
+		describe(t, &v, 0);
+		identify_cpu(h);
+		rc = 0;
+	}
+	str_release(&v);
+	return rc;
+}
+
+/* nvrtc-child beside the running program (a checkout), else with the
+ * toolkit's files (an installed one). */
+static int find_child(char out[CA_PATH_MAX], struct err *e)
+{
+	ssize_t n = readlink("/proc/self/exe", out, CA_PATH_MAX - 1);
+	static const char *const at[] = { "nvrtc-child",
+					  "../bin/nvrtc-child" };
+	char *slash;
+	size_t i;
+
+	if (n > 0) {
+		out[n] = '\0';
+		slash = strrchr(out, '/');
+		if (slash && slash - out + 16 < CA_PATH_MAX) {
+			strcpy(slash + 1, "nvrtc-child");
+			if (access(out, X_OK) == 0)
+				return 0;
+		}
+	}
+	for (i = 0; i < 2; i++)
+		if (path_lib(out, at[i], NULL) == 0 && access(out, X_OK) == 0)
+			return 0;
+	return err_set(e, CA_UNAVAILABLE, "cannot find 'nvrtc-child'");
+}
+
+/*
+ * A jail's uid may not be able to reach a checkout (in a home of mode 0700),
+ * but it can read the cache: the program is copied there under its hash.
+ */
+static int place_child(struct toolchain *t, struct hash *h, struct err *e)
+{
+	char from[CA_PATH_MAX], sum[HASH_HEX], name[96];
+	struct str s = STR_INIT;
+	int rc = -1;
+
+	if (find_child(from, e) < 0 ||
+	    read_file(from, CHILD_MAX, &s, e) < 0 ||
+	    path_cache(from, "bin", e) < 0)
+		goto out;
+	sha256_hex(s.buf, s.len, sum);
+	hash_part(h, sum, strlen(sum));
+	snprintf(name, sizeof(name), "nvrtc-%s", sum);
+	if (put(t->nvrtc_child, from, name) < 0) {
+		err_set(e, CA_CONFIG, "cache path is too long");
+		goto out;
+	}
+	rc = access(t->nvrtc_child, X_OK) == 0 ? 0 :
+	     write_file_atomic(t->nvrtc_child, s.buf, s.len, 0755, e);
+out:
+	str_release(&s);
+	return rc;
+}
+
+static int find_nvrtc(struct toolchain *t, struct hash *h, struct err *e)
+{
+	const char *ask_version[] = { t->nvrtc_child, t->nvrtc, "version",
+				      NULL };
+	struct str v = STR_INIT;
+	char lib[CA_PATH_MAX], *slash;
+	int rc = -1;
+
+	if (find_nvcc(t, NULL) == 0 &&
+	    toolchain_cuda_lib(t, "nvrtc", lib, NULL) == 0) {
+		if (put(t->nvrtc_include, t->cuda, "include") < 0)
+			goto out;
+	} else if (find_torch(t, e) < 0 ||
+		   toolchain_cuda_lib(t, "nvrtc", lib, e) < 0) {
+		goto out;
+	} else {
+		strcpy(t->nvrtc_include, lib);
+		slash = strstr(t->nvrtc_include, "/lib/libnvrtc");
+		if (slash)
+			strcpy(slash, "/include");
+	}
+	if (resolve_file(t->nvrtc, lib) < 0) {
+		err_set(e, CA_UNAVAILABLE, "cannot read '%s'", lib);
+		goto out;
+	}
+	if (place_child(t, h, e) < 0 || ask(ask_version, &v, e) < 0 ||
+	    add_file(h, t->nvrtc, e) < 0)
+		goto out;
+	hash_part(h, v.buf, v.len);
+	snprintf(t->compiler, sizeof(t->compiler), "%.*s",
+		 (int)strcspn(v.buf, "\n"), v.buf);
+	rc = 0;
+out:
+	str_release(&v);
 	return rc;
 }
 
 static int find_all(unsigned need, struct toolchain *t, struct hash *h,
 		    struct err *e)
 {
-	struct str v = STR_INIT;
-	int rc = -1;
-
-	if (find_program(t->cc, "CA_CC", "gcc", e) < 0 ||
-	    find_program(t->cxx, "CA_CXX", "g++", e) < 0)
-		goto out;
-	if (need & TOOLCHAIN_CUDA) {
-		if (find_nvcc(t, e) < 0 || identify(h, t->nvcc, &v, e) < 0)
-			goto out;
-		describe(t, &v, 1);
-	}
-	if (identify(h, t->cc, &v, e) < 0 || identify(h, t->cxx, &v, e) < 0)
-		goto out;
-	describe(t, &v, 0);
-	identify_cpu(h);
-	if ((need & TOOLCHAIN_TORCH) && find_torch(t, h, e) < 0)
-		goto out;
-	rc = 0;
-out:
-	str_release(&v);
-	return rc;
+	if ((need & TOOLCHAIN_CUDA) && find_cuda(t, h, e) < 0)
+		return -1;
+	if ((need & TOOLCHAIN_HOST) && find_host(t, h, e) < 0)
+		return -1;
+	if ((need & TOOLCHAIN_TORCH) && find_headers(t, h, e) < 0)
+		return -1;
+	if ((need & TOOLCHAIN_NVRTC) && find_nvrtc(t, h, e) < 0)
+		return -1;
+	return 0;
 }
 
 int toolchain_find(unsigned need, struct toolchain *t, struct err *e)

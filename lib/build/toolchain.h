@@ -15,15 +15,20 @@ struct toolchain {
 	char cuda[CA_PATH_MAX];		/* its toolkit: bin/nvcc, include */
 	char torch[CA_PATH_MAX];	/* .../site-packages/torch */
 	char python_include[CA_PATH_MAX];
+	char nvrtc[CA_PATH_MAX];	/* libnvrtc.so.N */
+	char nvrtc_child[CA_PATH_MAX];	/* the program that runs it, where a
+					 * jail can read it */
+	char nvrtc_include[CA_PATH_MAX];
 	char compiler[256];		/* for people: "g++ 12.2.0" */
 	char id[65];			/* SHA-256 over paths, versions, times
 					 * and, for -march=native, the CPU */
 };
 
 enum {
-	TOOLCHAIN_HOST = 0,		/* gcc and g++ */
-	TOOLCHAIN_CUDA = 1,		/* and nvcc */
-	TOOLCHAIN_TORCH = 2		/* and torch's headers */
+	TOOLCHAIN_HOST = 1,		/* gcc and g++ */
+	TOOLCHAIN_CUDA = 2,		/* nvcc */
+	TOOLCHAIN_TORCH = 4,		/* torch's headers, Python's */
+	TOOLCHAIN_NVRTC = 8		/* NVRTC, of the toolkit or torch's */
 };
 
 /*

@@ -395,6 +395,38 @@ j " ]
 	[[ $(jq -r .build.error.line out) -gt 1 ]]
 }
 
+@test "the kernel form: several files, C headers, errors, nothing from outside" {
+	need_nvcc
+	workdir many b.cu <<-'END'
+		#include <cstdint>
+		#include <cmath>
+		#include <cuda_fp16.h>
+		#include "c.cuh"
+		extern "C" __global__ void b(std::int64_t *x, const half *y)
+		{
+			x[0] = twice(3) + isfinite(__half2float(y[0]) * INFINITY);
+		}
+	END
+	echo '__device__ inline int twice(int n) { return 2 * n; }' >many/kernels/c.cuh
+	echo 'extern "C" __global__ void a(float *x) { x[0] = 1; }' >many/kernels/a.cu
+	build ok --device cuda many
+	got kernel .build.form
+	got a,b '[.build.launchers[].name]|join(",")'
+	[[ $(jq -r .build.compiler out) = nvrtc* ]]
+	workdir bad a.cu <<-'END'
+
+		extern "C" __global__ void a(float *x) { x[0] = undeclared; }
+	END
+	build compile_error --device cuda bad
+	got 'kernels/a.cu:2' '.build.error|"\(.file):\(.line)"'
+	workdir bad a.cu <<-'END'
+		extern "C" __global__ void a(float *x) { }
+		#include "/etc/passwd"
+	END
+	build compile_error --device cuda bad
+	[[ $(jq -r .build.log out) != *root:* ]]
+}
+
 @test "CUDA without a GPU: the released layout" {
 	need_nvcc
 	build ok --device cuda "$workdirs/cuda/axpby-paper"
