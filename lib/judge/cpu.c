@@ -174,7 +174,7 @@ static void cpu_detach(struct device *d, struct runner *r)
 	(void)d;
 	if (!r->trace)
 		return;
-	trace_kill(r->trace);
+	r->ended = trace_kill(r->trace);
 	r->trace = NULL;
 }
 

@@ -51,6 +51,8 @@ struct runner {
 	unsigned nlast;			/* poisoned at the next reveal */
 	uint64_t seq;
 	void *trace;		/* the device's own (cpu: traced threads) */
+	int ended;		/* after detach: how it had ended by itself, as
+				 * waitpid; -1: unknown, ask the host */
 };
 
 /* One iteration.  Sources and `capture` are private memory or memory that is

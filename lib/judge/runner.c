@@ -106,7 +106,7 @@ static int ended(struct judge *j, struct runner *r, uint32_t phase,
 		f->fault = 1;
 		return -1;
 	}
-	st = r->child.status;
+	st = r->ended != -1 ? r->ended : r->child.status;
 	if (WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL) {
 		/* Nobody of ours kills without saying so: the kernel, short of
 		 * memory, or a person.  Judged again; a second one counts. */
@@ -328,6 +328,7 @@ static void runner_clear(struct runner *r, const char *role)
 	memset(r, 0, sizeof(*r));
 	r->child.fd = -1;
 	r->role = role;
+	r->ended = -1;
 	r->in[0] = r->in[1] = r->slots = (struct mem)MEM_NONE;
 	r->params = r->pool = r->seen = (struct mem)MEM_NONE;
 }

@@ -28,13 +28,13 @@ struct thread {
 	int stopped;
 	int dead;		/* a leader that ended before its threads */
 	int sig;		/* to deliver at the next resume */
-	int fatal;		/* by a fault that it does not handle */
 };
 
 struct trace {
 	pid_t pid;
 	int sigfd;
 	int status;		/* of pid, -1 while it lives */
+	int fatal;		/* the signal it was killed for, 0 */
 	struct thread *th;
 	size_t n, alloc;
 };
@@ -129,38 +129,38 @@ static int list_tasks(struct trace *t)
 	return fresh;
 }
 
-/* Whether the process has a handler for the signal, or ignores it. */
-static int handles(pid_t pid, int sig)
+/* Whether the process catches or ignores a signal, by /proc/PID/status. */
+static int is_handled(pid_t pid, int sig)
 {
+	unsigned long long mask, handled = 0;
 	char path[64], line[256];
-	unsigned long long set = 0, any = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	f = fopen(path, "re");
-	if (!f)
-		return 1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "SigIgn: %llx", &set) == 1 ||
-		    sscanf(line, "SigCgt: %llx", &set) == 1)
-			any |= set;
-	fclose(f);
-	return any >> (sig - 1) & 1;
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "SigCgt: %llx", &mask) == 1 ||
+		    sscanf(line, "SigIgn: %llx", &mask) == 1)
+			handled |= mask;
+	if (f)
+		fclose(f);
+	return handled >> (sig - 1) & 1;
 }
 
 /*
- * A fault of the thread's own that will be its end.  The first process of a
- * pid namespace does not die of it while it is traced: the kernel drops the
- * signal and the thread faults again, for ever.
+ * A signal that would end the process.  The first process of a pid namespace
+ * does not die of it while it is traced (the kernel spares a debugged init),
+ * so the judge does what the signal would have done.
  */
-static int is_fatal(struct trace *t, struct thread *th, int sig)
+static int is_fatal(struct trace *t, int sig)
 {
-	siginfo_t si;
-
-	return (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL ||
-		sig == SIGFPE) &&
-	       !ptrace(PTRACE_GETSIGINFO, th->tid, NULL, &si) &&
-	       si.si_code > 0 && !handles(t->pid, sig);
+	switch (sig) {
+	case SIGCHLD: case SIGCONT: case SIGURG: case SIGWINCH:
+	case SIGSTOP: case SIGTSTP: case SIGTTIN: case SIGTTOU:
+		return 0;
+	default:
+		return !is_handled(t->pid, sig);
+	}
 }
 
 /* A stop of one thread, as waitpid reported it. */
@@ -175,8 +175,11 @@ static void on_stop(struct trace *t, struct thread *th, int status)
 		if (!ptrace(PTRACE_GETEVENTMSG, th->tid, NULL, &msg) && msg)
 			add(t, (pid_t)msg);
 	} else if (!event && sig != SIGTRAP) {
-		th->sig = sig;	/* a signal on its way: delivered on resume */
-		th->fatal = is_fatal(t, th, sig);
+		th->sig = sig;	/* on its way: delivered on resume */
+		if (!t->fatal && is_fatal(t, sig)) {
+			t->fatal = sig;
+			kill(t->pid, SIGKILL);
+		}
 	}
 }
 
@@ -200,7 +203,7 @@ static int poll_thread(struct trace *t, size_t i)
 		return 1;
 	}
 	if (th->tid == t->pid)
-		t->status = status;
+		t->status = t->fatal ? t->fatal : status;
 	drop(t, th);
 	return 1;
 }
@@ -218,17 +221,9 @@ static int gone(const struct trace *t)
 	return t->status != -1 || !t->n;
 }
 
-/* Lets a stopped thread run.  One that has to die of a fault is let go: it
- * repeats the fault, untraced; list_tasks would find it if it went on. */
 static void cont(struct thread *th)
 {
 	int sig = th->sig;
-
-	if (th->fatal) {
-		ptrace(PTRACE_DETACH, th->tid, NULL, NULL);
-		th->stopped = 0;
-		return;		/* the next wait for it finds it gone */
-	}
 
 	th->sig = 0;
 	th->stopped = 0;
@@ -249,10 +244,8 @@ int trace_serve(struct trace *t)
 				again = 1;
 			if (t->n < before)
 				continue;
-			if (t->th[i].stopped) {
-				again |= t->th[i].fatal;
+			if (t->th[i].stopped)
 				cont(&t->th[i]);
-			}
 			i++;
 		}
 	}
@@ -365,14 +358,14 @@ struct trace *trace_seize(pid_t pid, int sigfd, struct err *e)
 	return t;
 }
 
-void trace_kill(struct trace *t)
+int trace_kill(struct trace *t)
 {
-	struct pollfd p;
+	struct pollfd p = { .fd = t->sigfd, .events = POLLIN };
 	int64_t end = deadline_in(10);
+	int status;
 
-	if (!t)
-		return;
-	p = (struct pollfd){ .fd = t->sigfd, .events = POLLIN };
+	trace_serve(t);
+	status = t->status;
 	if (t->status == -1)
 		kill(t->pid, SIGKILL);
 	while (t->n && now_ns() < end) {
@@ -390,6 +383,9 @@ void trace_kill(struct trace *t)
 		poll(&p, 1, 2);
 		drain(t->sigfd);
 	}
+	if (t->fatal)
+		status = t->fatal;
 	free(t->th);
 	free(t);
+	return status;
 }

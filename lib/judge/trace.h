@@ -37,10 +37,12 @@ int trace_stop(struct trace *t, int64_t deadline, int64_t *when);
 /* Lets all stopped threads go on, delivering signals held back. */
 void trace_resume(struct trace *t);
 
-/* How the process ended, as waitpid; -1 while it has not. */
+/* How the process ended, as waitpid (of the signal that was fatal to it, also
+ * where the kill was the tracer's); -1 while it has not. */
 int trace_status(const struct trace *t);
 
-/* Kills the process, waits for its end (at most 10 s) and frees. */
-void trace_kill(struct trace *t);
+/* Kills the process, waits for its end (at most 10 s) and frees.  Returns
+ * how it had ended before that, as trace_status. */
+int trace_kill(struct trace *t);
 
 #endif
