@@ -22,6 +22,7 @@ struct cuda {
 	struct nvml *nvml;	/* NULL: no such evidence here */
 	int nvml_tried;
 	int lease;		/* descriptor, -1 */
+	struct cu_nodes nodes;
 	double late_us;		/* a probe that takes longer waited for
 				 * somebody else's work */
 };

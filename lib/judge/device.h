@@ -145,6 +145,7 @@ struct device_ops {
 struct device {
 	const struct device_ops *ops;
 	char name[32];			/* "cpu", "cuda:0": for children */
+	const char *node;		/* CUDA: "/dev/nvidia0"; NULL: unknown */
 	char model[128];		/* what people call it */
 	size_t granularity;		/* of shared memory */
 	double resolution_us;		/* what the clock can tell apart */

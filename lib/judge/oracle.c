@@ -330,7 +330,7 @@ static int begin(struct judge *j, struct oracle *o, struct fail *f)
 	static const char *const name[] = { "desc" };
 	struct mem *const mem[] = { &o->desc };
 	struct torch_spawn s = { .role = "oracle", .device = j->dev->name,
-				 .jail = j->jail };
+				 .node = j->dev->node, .jail = j->jail };
 	struct str req = STR_INIT;
 	struct err e = ERR_INIT;
 	struct ca_msg m;

@@ -338,7 +338,7 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 		 struct fail *f)
 {
 	struct torch_spawn s = { .role = r->role, .device = j->dev->name,
-				 .jail = j->jail,
+				 .node = j->dev->node, .jail = j->jail,
 				 .may_exec = !strcmp(r->role, "compile") };
 	struct str req = STR_INIT;
 	struct err e = ERR_INIT;

@@ -9,23 +9,16 @@ import torch
 from catorch.proto import END_BAD_REQUEST, END_OOM
 from catorch.shim import Fail, Region
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PLACES = ("../libca-child.so", "../../bin/libca-child.so")     # installed, in a checkout
 DEVICE = torch.device("cuda", 0)
 OUT_OF_MEMORY = 2               # CUDA_ERROR_OUT_OF_MEMORY
 
 
 class Library:
-    """libca-child.so; loaded once a child."""
+    """The functions of libca-child.so that are for CUDA."""
 
-    loaded = None
-
-    def __init__(self):
-        names = [os.environ.get("CA_CHILD_LIB"), *(os.path.join(HERE, p) for p in PLACES)]
-        self.path = next((os.path.realpath(n) for n in names if n and os.path.exists(n)), None)
-        if not self.path:
-            raise Fail(END_BAD_REQUEST, 0, "libca-child.so is not there")
-        lib = ctypes.CDLL(self.path)
+    def __init__(self, lib):
+        # The name under which the host has loaded it: the jail may hide the file.
+        self.path = lib._name
         u64 = ctypes.c_uint64
         self.bring = lib.ca_child_import
         self.bring.argtypes = (ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(u64))
@@ -41,10 +34,20 @@ class Library:
         self.flush.restype = None
 
 
+class Loaded:
+    library = None
+
+
+def use(lib):
+    """Takes the library that the host has loaded."""
+    if lib is None:
+        raise Fail(END_BAD_REQUEST, 0, "there is no libca-child.so, which CUDA needs")
+    if Loaded.library is None:
+        Loaded.library = Library(lib)
+
+
 def library():
-    if Library.loaded is None:
-        Library.loaded = Library()
-    return Library.loaded
+    return Loaded.library
 
 
 def select(name):

@@ -316,6 +316,8 @@ static void write_spawn(struct str *req, const struct torch_spawn *s,
 	jw_kstr(&w, "role", s->role);
 	jw_kstr(&w, "device", s->device);
 	jw_kstr(&w, "jail", s->jail);
+	if (s->node)
+		jw_kstr(&w, "node", s->node);
 	jw_kbool(&w, "may_exec", s->may_exec);
 	jw_ku64(&w, "mem_bytes", s->mem_bytes > 0 ? (uint64_t)s->mem_bytes :
 		0);

@@ -69,6 +69,7 @@ class Jail:
         self.level = LEVELS[name]
         self.role = req["role"]
         self.cuda = req.get("device", "cpu") != "cpu"
+        self.node = req.get("node")
         self.mem_bytes = int(req.get("mem_bytes") or 0) or default_memory()
         self.ro = []
         self.rw = []
@@ -104,8 +105,10 @@ class Jail:
         if not self.cuda:
             return []
         shared = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
-        return [f"/dev/{n}" for n in sorted(os.listdir("/dev"))
-                if n in shared or n.startswith("nvidia") and n[6:].isdigit()]
+        cards = [self.node] if self.node else [
+            f"/dev/{n}" for n in sorted(os.listdir("/dev")) if n.startswith("nvidia") and
+            n[6:].isdigit()]
+        return cards + [f"/dev/{n}" for n in shared if os.path.exists(f"/dev/{n}")]
 
     def seal(self):
         """Step 3, right before foreign code.  There is no way back."""

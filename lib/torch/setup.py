@@ -141,4 +141,5 @@ class Env:
 
     def cuda(self):
         from catorch import cuda
+        cuda.use(self.child)
         return cuda

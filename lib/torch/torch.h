@@ -44,6 +44,9 @@ struct torch_spawn {
 	const char *role;	/* "worker", "eager", … */
 	const char *device;	/* "cpu", "cuda:0" */
 	const char *jail;	/* "full", "uid", "none" */
+	const char *node;	/* the device's node, "/dev/nvidia0": of the
+				 * cards a jail shows this one only; NULL: all
+				 * of them (CPU: none) */
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
 	/* compile: compiled code is kept under this name (letters and digits:
