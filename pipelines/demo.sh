@@ -25,7 +25,7 @@ watch() { # stage, jq expression for its verdict
 		printf '%s\n' "$line"
 		n=$((n + 1))
 		printf '%4d s  %-8s %d/%d  %s\n' "$SECONDS" "$1" "$n" "$count" \
-			"$(jq -r "\"\\(.name): \\($2)\"" <<<"$line")" >&2
+			"$(jq -r ".name + \": \" + ($2)" <<<"$line")" >&2
 	done
 }
 
@@ -40,7 +40,8 @@ bin/ca-compile --device "$device" \
 	watch compile .build.status |
 	bin/ca-verify | watch verify .verify.status |
 	bin/ca-profile |
-	watch profile '.profile.candidate.median_us // "not timed"' |
+	watch profile '.profile.candidate.median_us |
+		if . then "\(. / 10 | round / 100) ms" else "not timed" end' |
 	bin/ca-reward --table
 cat <<END
 

@@ -9,12 +9,12 @@
 #include "reward/fields.h"
 #include "reward/reward.h"
 
-#define ROW "%-24s  %-18s  %11s  %9s  %10s  %s\n"
+#define ROW "%-24s  %-18s  %11s  %9s  %10s  %7s  %s\n"
 
 void reward_table_head(struct str *out)
 {
 	str_addf(out, ROW, "candidate", "verdict", "time", "vs eager",
-		 "vs compile", "reward");
+		 "vs compile", "spent", "reward");
 }
 
 /* Its name, made fit to print and cut to the column. */
@@ -78,6 +78,30 @@ static void put_reward(const struct json *reward, char out[300])
 			 " (provisional)" : "");
 }
 
+/* Seconds that the stages took for it, where they say so. */
+static void put_spent(const struct rec *r, char out[32])
+{
+	static const char *const stages[] = { "build", "verify", "profile" };
+	double sum = 0, x;
+	int known = 0;
+	size_t i;
+
+	for (i = 0; i < sizeof stages / sizeof *stages; i++) {
+		struct json *f = fields_get(r, stages[i]);
+
+		x = json_get_num(json_get(f, "prov"), "seconds", NAN);
+		if (!isnan(x)) {
+			sum += x;
+			known = 1;
+		}
+		json_free(f);
+	}
+	if (known)
+		snprintf(out, 32, "%.1f s", sum);
+	else
+		strcpy(out, "-");
+}
+
 /* The first field that is not ok says it all. */
 static const char *verdict(const struct json *verify,
 			   const struct json *profile)
@@ -94,15 +118,17 @@ void reward_table_row(const struct rec *r, struct str *out)
 	struct json *verify = fields_get(r, "verify");
 	struct json *profile = fields_get(r, "profile");
 	struct json *reward = fields_get(r, "reward");
-	char name[25], time[32], eager[32], compile[32], value[300];
+	char name[25], time[32], eager[32], compile[32], spent[32];
+	char value[300];
 
 	put_name(r, name);
 	put_time(profile, time);
 	put_speedup(reward, "eager", eager);
 	put_speedup(reward, "compile", compile);
+	put_spent(r, spent);
 	put_reward(reward, value);
 	str_addf(out, ROW, name, verdict(verify, profile), time, eager,
-		 compile, value);
+		 compile, spent, value);
 	json_free(verify);
 	json_free(profile);
 	json_free(reward);
