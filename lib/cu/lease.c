@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two files: the lock itself, and a gate that everybody passes on the way to
+ * it.  Who waits for the lock holds the gate, so that a stream of shared
+ * holders cannot keep an exclusive one out for ever.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,39 +14,67 @@
 
 #include "base/io.h"
 #include "base/path.h"
+#include "base/sig.h"
 #include "cu/lease.h"
 
 #define RETRY_NS 20000000
 
+struct wait {
+	const char *name;
+	double seconds;
+	int64_t end;
+};
+
+static int open_lock(const char *dir, const char *name, const char *suffix,
+		     struct err *e)
+{
+	char path[CA_PATH_MAX + 64];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s%s", dir, name, suffix);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
+	return fd;
+}
+
+static int lock(int fd, int how, const struct wait *w, struct err *e)
+{
+	const struct timespec nap = { 0, RETRY_NS };
+
+	while (flock(fd, how | LOCK_NB)) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return err_sys(e, CA_UNAVAILABLE,
+				       "cannot lock the lease of '%s'",
+				       w->name);
+		if (sig_caught())
+			return err_set(e, CA_TEMPFAIL, "interrupted");
+		if (now_ns() > w->end)
+			return err_set(e, CA_UNAVAILABLE, "the lease of '%s' "
+				       "was not free within %.0f s", w->name,
+				       w->seconds);
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e)
 {
-	const struct timespec nap = { 0, RETRY_NS };
-	char dir[CA_PATH_MAX], path[CA_PATH_MAX + 64];
-	int64_t end = deadline_in(seconds);
-	int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-	int fd;
+	const struct wait w = { name, seconds, deadline_in(seconds) };
+	int how = exclusive ? LOCK_EX : LOCK_SH, fd, gate;
+	char dir[CA_PATH_MAX];
 
 	if (path_cache(dir, "lease", e))
 		return -1;
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
-	while (flock(fd, how)) {
-		if (errno != EWOULDBLOCK && errno != EINTR) {
-			err_sys(e, CA_UNAVAILABLE, "cannot lock '%s'", path);
-			goto fail;
-		}
-		if (now_ns() > end) {
-			err_set(e, CA_UNAVAILABLE, "the lease of '%s' was not "
-				"free within %.0f s", name, seconds);
-			goto fail;
-		}
-		nanosleep(&nap, NULL);
+	gate = open_lock(dir, name, ".gate", e);
+	if (gate < 0)
+		return -1;
+	fd = open_lock(dir, name, "", e);
+	if (fd >= 0 && (lock(gate, how, &w, e) || lock(fd, how, &w, e))) {
+		close(fd);
+		fd = -1;
 	}
+	close(gate);
 	return fd;
-fail:
-	close(fd);
-	return -1;
 }

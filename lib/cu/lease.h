@@ -12,7 +12,9 @@
 /*
  * Locks <cache>/lease/NAME, waiting at most `seconds` (0: does not wait).
  * The descriptor to close in order to give it back; -1 with CA_UNAVAILABLE
- * when it was not free in time.  Close-on-exec.
+ * when it was not free in time, CA_TEMPFAIL when a signal ended the wait.
+ * Close-on-exec.  While somebody waits for an exclusive lease no new shared
+ * ones are given.
  */
 int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e);

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/wait.h>
+
 #include "base/io.h"
 #include "cu/cu.h"
 #include "cu/lease.h"
@@ -183,6 +185,32 @@ static void lease_excludes(void **state)
 	close(b);
 }
 
+/* Shared holders that follow each other do not starve who wants it alone. */
+static void an_exclusive_waiter_comes_first(void **state)
+{
+	struct err e = ERR_INIT;
+	int64_t end = deadline_in(20);
+	int a = lease_take("GPU-test", 0, 0, &e), b, status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (!pid) {
+		close(a);
+		_exit(lease_take("GPU-test", 1, 30, &e) < 0);
+	}
+	assert_true(a >= 0 && pid > 0);
+	while ((b = lease_take("GPU-test", 0, 0, &e)) >= 0) {
+		close(b);
+		assert_true(now_ns() < end);
+	}
+	close(a);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	b = lease_take("GPU-test", 0, 0, &e);
+	assert_true(b >= 0);
+	close(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +219,7 @@ int main(void)
 		cmocka_unit_test(nvrtc_and_its_cache),
 		cmocka_unit_test(judge_kernels_compile),
 		cmocka_unit_test(lease_excludes),
+		cmocka_unit_test(an_exclusive_waiter_comes_first),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
