@@ -83,8 +83,9 @@ run_examples() {
 }
 
 @test "ca-record(5) describes every member that is written" {
-	ca-compile --device cpu fixtures/workdirs/cpu/{bad-value,bad-compile} |
-		ca-verify --device cpu | ca-profile --device cpu |
+	ca-compile --device cpu fixtures/workdirs/cpu/{axpby,bad-value,bad-compile} |
+		ca-verify --device cpu |
+		ca-profile --device cpu --quick --baseline eager |
 		ca-reward >judged
 	ca-verify <<<'bad' >>judged || [ $? = 65 ]
 	jq -r '[paths | map(strings) | select(.[0] != "files") | .[]] |
