@@ -28,9 +28,11 @@
  * values), `calib` (trusted: measures the bracket's own cost).
  *
  * Requests, in the order in which they come:
- *   {"op":"jail"}         enters the jail; before it the judge may seize the
- *                         process with ptrace.  The answer's `pid` is 0; the
- *                         judge knows the sender from SCM_CREDENTIALS.
+ *   {"op":"jail"}         tells whether namespaces and uid were left behind;
+ *                         the answer's SCM_CREDENTIALS name the process that
+ *                         will run foreign code, and after it the judge may
+ *                         seize that with ptrace.  Landlock and the system
+ *                         call filter come with load.
  *   {"op":"map","regions":[{"name":"in0","bytes":N},…]}   fds in that order;
  *                         CPU: sealed memfds.  CUDA: VMM handles, except
  *                         regions with "host":true, which are memfds.
@@ -156,7 +158,7 @@ struct ca_msg {
 	uint32_t magic;		/* CA_MAGIC_MSG */
 	uint32_t end;		/* enum ca_end */
 	uint64_t seq;		/* of ca_go; 0 for other requests */
-	uint64_t own_ns;	/* calib: its own work; baselines: host time */
+	uint64_t own_ns;	/* time inside the model's call; calib: its work */
 	uint64_t aten_compute;	/* ATen compute operations since the last msg */
 	uint64_t aten_other;	/* allocations, views, copies */
 	uint64_t canary;	/* of which the shim's own canary; must be 1 */

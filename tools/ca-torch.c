@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ca-torch: starts a torch host as the other tools do, says what it is and
+ * how long it took.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/opt.h"
+#include "base/path.h"
+#include "jail/jail.h"
+#include "rec/json.h"
+#include "torch/torch.h"
+
+static int prepare;
+static double timeout = 60;
+static struct common common;
+
+static const struct opt opts[] = {
+	{ OPT_FLAG, 0, "prepare", NULL, "find out and keep what torch.compile "
+	  "needs to know of this machine", &prepare, 0, 0 },
+	{ OPT_SECONDS, 0, "timeout", "TIME", "how long the host may take to "
+	  "start (60s)", &timeout, 0, 0 },
+	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 }
+};
+
+static const struct tool tool = {
+	"ca-torch", "", "start a PyTorch host and say what it is", opts,
+	OPTS_OUT | OPTS_PROV, 0, 0
+};
+
+struct report {
+	char python[CA_PATH_MAX];
+	struct jail_caps caps;
+	int64_t start_ns, prepare_ns, child_ns;
+};
+
+/* A child from its fork to its first answer, confined as far as possible. */
+static int time_child(struct torch_host *h, struct report *r, struct err *e)
+{
+	static const char req[] = "{\"op\":\"jail\"}";
+	struct torch_spawn s = { .role = "calib", .device = "cpu",
+				 .jail = jail_level_name(r->caps.self) };
+	struct torch_child c;
+	struct ca_msg m;
+	int64_t begin = now_ns();
+	int rc;
+
+	if (torch_spawn(h, &s, &c, e))
+		return -1;
+	rc = torch_send(&c, req, strlen(req), NULL, 0, e);
+	if (!rc && torch_recv(&c, &m, deadline_in(10)) != WAIT_OK)
+		rc = err_set(e, CA_SOFTWARE, "a child does not answer");
+	if (!rc && m.end != END_OK)
+		rc = err_set(e, CA_SOFTWARE, "a child cannot enter its jail: "
+			     "%.500s", m.text);
+	r->child_ns = now_ns() - begin;
+	if (torch_kill(h, &c, e))
+		rc = -1;
+	return rc;
+}
+
+static int write_report(const struct torch_host *h, const struct report *r,
+			struct err *e)
+{
+	struct str line = STR_INIT;
+	struct output out;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &line);
+	jw_obj(&w);
+	jw_kstr(&w, "kind", "torch");
+	jw_kint(&w, "v", 1);
+	jw_kstr(&w, "python", r->python);
+	jw_kstr(&w, "torch", torch_version(h));
+	jw_kbool(&w, "cuda", torch_has_cuda(h));
+	jw_kstr(&w, "digest", torch_digest(h));
+	jw_kstr(&w, "jail", jail_level_name(r->caps.self));
+	if (!common.no_prov) {
+		jw_key(&w, "prov");
+		jw_obj(&w);
+		jw_knum(&w, "start_s", (double)r->start_ns / 1e9);
+		if (prepare)
+			jw_knum(&w, "prepare_s", (double)r->prepare_ns / 1e9);
+		jw_knum(&w, "child_s", (double)r->child_ns / 1e9);
+		jw_end_obj(&w);
+	}
+	jw_end_obj(&w);
+	str_addc(&line, '\n');
+	if (line.failed)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	rc = output_open(&out, common.out, e);
+	if (!rc) {
+		rc = output_write(&out, line.buf, line.len, e);
+		if (output_close(&out, !rc, rc ? NULL : e))
+			rc = -1;
+	}
+	str_release(&line);
+	return rc;
+}
+
+static int run(struct report *r, struct err *e)
+{
+	struct torch_host *h;
+	int64_t begin;
+	int rc;
+
+	if (path_python(r->python, e) || jail_probe(&r->caps, e))
+		return -1;
+	begin = now_ns();
+	h = torch_open(timeout, e);
+	if (!h)
+		return -1;
+	r->start_ns = now_ns() - begin;
+	begin = now_ns();
+	rc = prepare ? torch_prepare(h, "compile", e) : 0;
+	r->prepare_ns = now_ns() - begin;
+	if (!rc)
+		rc = time_child(h, r, e);
+	if (!rc)
+		rc = write_report(h, r, e);
+	torch_close(h);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct report r = { .child_ns = 0 };
+	struct err e = ERR_INIT;
+
+	opt_parse(&tool, argc, argv, &common);
+	if (run(&r, &e))
+		die_err(&e);
+	opt_release(&tool);
+	return 0;
+}
