@@ -15,13 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "build/limits.h"
 #include "build/run.h"
+#include "build/scratch.h"
 
 #define OBJECT_MAX ((size_t)256 << 20)
 #define COMPILER_MEMORY ((int64_t)8 << 30)	/* address space */
@@ -31,7 +31,8 @@
 struct work {
 	const struct plan *p;
 	const struct compile_opts *o;
-	char dir[CA_PATH_MAX], src[CA_PATH_MAX], obj[CA_PATH_MAX];
+	struct scratch top;
+	char src[CA_PATH_MAX], obj[CA_PATH_MAX], link[CA_PATH_MAX];
 	_Atomic size_t next;
 	_Atomic int stop;		/* a unit failed: start no more */
 	_Atomic long long spent_ms;
@@ -46,21 +47,24 @@ struct result {
 	struct err err;
 };
 
-/* dir/a[/b] */
-static int path_of(char out[CA_PATH_MAX], const char *dir, const char *fmt,
-		   size_t i, struct err *e)
+static int path_of(char out[CA_PATH_MAX], const char *dir, const char *name,
+		   struct err *e)
 {
-	int n = snprintf(out, CA_PATH_MAX, "%s/", dir), m;
+	int n = snprintf(out, CA_PATH_MAX, "%s/%s", dir, name);
 
 	if (n < 0 || n >= CA_PATH_MAX)
 		return err_set(e, CA_SOFTWARE, "path is too long");
-	if (strcmp(fmt, "out") == 0)
-		m = snprintf(out + n, CA_PATH_MAX - (size_t)n, "out/%zu", i);
-	else
-		m = snprintf(out + n, CA_PATH_MAX - (size_t)n, "%s", fmt);
-	if (m < 0 || m >= CA_PATH_MAX - n)
-		return err_set(e, CA_SOFTWARE, "path is too long");
 	return 0;
+}
+
+/* The directory that unit i's compiler writes. */
+static int out_of(char out[CA_PATH_MAX], const struct work *w, size_t i,
+		  struct err *e)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "out/%zu", i);
+	return path_of(out, w->top.dir, name, e);
 }
 
 static int write_text(const char *dir, const char *name, const char *text,
@@ -69,7 +73,7 @@ static int write_text(const char *dir, const char *name, const char *text,
 	char path[CA_PATH_MAX], *slash;
 	int fd, rc;
 
-	if (path_of(path, dir, name, 0, e) < 0)
+	if (path_of(path, dir, name, e) < 0)
 		return -1;
 	slash = strrchr(path, '/');
 	*slash = '\0';
@@ -103,28 +107,21 @@ static int write_tree(struct work *w, struct err *e)
 	return 0;
 }
 
-/* The directories; 0711 on top, so that another uid can reach what is its. */
 static int lay_out(struct work *w, struct err *e)
 {
 	char path[CA_PATH_MAX];
 	size_t i;
 
-	if (make_temp_dir("ca-build", w->dir, sizeof(w->dir), e) < 0)
+	if (scratch_make(&w->top, e) < 0 ||
+	    path_of(w->src, w->top.dir, "src", e) < 0 ||
+	    path_of(w->obj, w->top.dir, "obj", e) < 0 ||
+	    path_of(w->link, w->top.dir, "out/link", e) < 0 ||
+	    mkdir_p(w->src, 0755, e) < 0 || mkdir_p(w->obj, 0755, e) < 0 ||
+	    mkdir_p(w->link, 0711, e) < 0)
 		return -1;
-	if (chmod(w->dir, 0711) < 0)
-		return err_sys(e, CA_CANTCREAT, "cannot chmod '%s'", w->dir);
-	if (path_of(w->src, w->dir, "src", 0, e) < 0 ||
-	    path_of(w->obj, w->dir, "obj", 0, e) < 0 ||
-	    mkdir_p(w->src, 0755, e) < 0 || mkdir_p(w->obj, 0755, e) < 0)
-		return -1;
-	for (i = 0; i < w->p->nunit; i++) {
-		if (path_of(path, w->dir, "out", i, e) < 0 ||
-		    mkdir_p(path, 0711, e) < 0)
+	for (i = 0; i < w->p->nunit; i++)
+		if (out_of(path, w, i, e) < 0 || mkdir_p(path, 0711, e) < 0)
 			return -1;
-	}
-	if (path_of(path, w->dir, "out/link", 0, e) < 0 ||
-	    mkdir_p(path, 0711, e) < 0)
-		return -1;
 	return write_tree(w, e);
 }
 
@@ -201,9 +198,9 @@ static int attempt(struct work *w, const char *const *argv, const char *out,
 	res->status = judge_run(&r, &res->log);
 	if (r.how == CHILD_OUTPUT)
 		str_adds(&res->log, "\nerror: the compiler wrote too much\n");
-	if (res->status != ST_OK && disk_full(w->dir))
+	if (res->status != ST_OK && disk_full(w->top.dir))
 		return err_set(&res->err, CA_IOERR, "no space left for "
-			       "building in '%s'", w->dir);
+			       "building in '%s'", w->top.dir);
 	return 0;
 }
 
@@ -245,7 +242,7 @@ static int build_unit(struct work *w, size_t i, struct result *res)
 	struct str obj = STR_INIT;
 	int rc = -1;
 
-	if (path_of(out, w->dir, "out", i, &res->err) < 0 ||
+	if (out_of(out, w, i, &res->err) < 0 ||
 	    run_tool(w, w->p->unit[i].argv, out, w->p->unit[i].memory,
 		     res) < 0)
 		goto out;
@@ -325,14 +322,11 @@ static int gather(struct work *w, struct compiled *out, struct err *e)
 static int link_object(struct work *w, struct compiled *out, struct err *e)
 {
 	struct result res = { 0 };
-	char dir[CA_PATH_MAX];
 	int rc = -1;
 
 	res.log.cap = 2 * COMPILER_LOG;
 	out->unit = w->p->nunit;
-	if (path_of(dir, w->dir, "out/link", 0, e) < 0)
-		return -1;
-	if (run_tool(w, w->p->link, dir, (int64_t)1 << 29, &res) < 0) {
+	if (run_tool(w, w->p->link, w->link, (int64_t)1 << 29, &res) < 0) {
 		err_set(e, res.err.code, "%s", res.err.msg);
 		goto out;
 	}
@@ -341,7 +335,7 @@ static int link_object(struct work *w, struct compiled *out, struct err *e)
 	if (res.log.len)
 		str_add(&out->log, res.log.buf, res.log.len);
 	if (res.status == ST_OK)
-		rc = take(dir, "object.so", &out->object, e);
+		rc = take(w->link, "object.so", &out->object, e);
 out:
 	str_release(&res.log);
 	return rc;
@@ -356,8 +350,7 @@ static int take_unit(struct work *w, struct compiled *out, struct err *e)
 int compile_plan(const struct plan *p, const struct compile_opts *o,
 		 struct compiled *out, struct err *e)
 {
-	struct work w = { .p = p, .o = o };
-	struct err ignored = ERR_INIT;
+	struct work w = { .p = p, .o = o, .top = SCRATCH_INIT };
 	size_t i;
 	int rc = -1;
 
@@ -377,8 +370,7 @@ int compile_plan(const struct plan *p, const struct compile_opts *o,
 		rc = p->link[0] ? link_object(&w, out, e) :
 		     take_unit(&w, out, e);
 out:
-	if (*w.dir)
-		remove_tree(w.dir, &ignored);
+	scratch_drop(&w.top);
 	for (i = 0; i < p->nunit; i++)
 		str_release(&w.result[i].log);
 	free(w.result);

@@ -215,6 +215,32 @@ need_nvcc() {
 	[ "$status" -eq 1 ]
 }
 
+@test "an interrupt ends it and leaves nothing; what kill -9 left goes later" {
+	workdir slow x.cpp <<-'END'
+		#if __INCLUDE_LEVEL__ < 60
+		#include "x.cpp"
+		#include "x.cpp"
+		#endif
+	END
+	mkdir tmp
+	chmod 755 tmp
+	export TMPDIR=$PWD/tmp
+	for signal in TERM KILL; do
+		"$compile" --device cpu slow >out 3>&- &
+		until [ -n "$(ls -A tmp)" ] && pgrep -f 'cc1plus.*kernels/x.cpp' >/dev/null; do
+			sleep 0.1
+		done
+		kill -$signal $!
+		wait $! && false
+		[ ! -s out ]
+		[ $signal = KILL ] || [ -z "$(ls -A tmp)" ]
+	done
+	touch -d '2 minutes ago' tmp/ca-build.*
+	workdir w x.c <<<'void f(int n) { }'
+	build ok --device cpu w
+	[ -z "$(ls -A tmp)" ]
+}
+
 @test "a compiler that talks without end is stopped" {
 	workdir loud x.cpp <<-'END'
 		#if __INCLUDE_LEVEL__ < 60
