@@ -105,7 +105,7 @@ END
 	run find out -mindepth 1 -maxdepth 1 -printf '%f '
 	echo "$output"
 	[ "$(wc -w <<<"$output")" -eq 5 ]
-	for name in _._.._evil _. _.._id _etc_x a_b_; do
+	for name in _._.._evil _. _._id _etc_x a_b_; do
 		[[ " $output" = *" $name "* ]]
 	done
 	[ "$(find . -type f | grep -vc '/model.py$')" -eq 2 ]
