@@ -38,17 +38,13 @@ struct nvml *nvml_open(const char *uuid, struct err *e)
 	n->lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!n->lib) {
 		err_set(e, CA_UNAVAILABLE, "no NVML (libnvidia-ml.so.1)");
-		goto fail;
+	} else if (!cu_resolve(n->lib, rows, sizeof(rows) / sizeof(rows[0]),
+			       &n->api, e) &&
+		   !check(n->api.Init(), "nvmlInit", e)) {
+		n->up = 1;
+		if (!check(n->api.ByUuid(uuid, &n->dev), uuid, e))
+			return n;
 	}
-	if (cu_resolve(n->lib, rows, sizeof(rows) / sizeof(rows[0]), &n->api,
-		       e) ||
-	    check(n->api.Init(), "nvmlInit", e))
-		goto fail;
-	n->up = 1;
-	if (check(n->api.ByUuid(uuid, &n->dev), uuid, e))
-		goto fail;
-	return n;
-fail:
 	nvml_close(n);
 	return NULL;
 }

@@ -355,7 +355,7 @@ static int cpu_lease(struct device *d, int exclusive, double seconds,
 static int cpu_foreign(struct device *d)
 {
 	(void)d;
-	return 0;	/* shared by nature; noise shows in the rounds' spread */
+	return 0; /* shared by nature; noise shows in the rounds' spread */
 }
 
 static void cpu_close(struct device *d)

@@ -62,7 +62,7 @@ struct bracket {
 	const struct mem *inputs;	/* copied to in[set]; may be empty */
 	size_t input_bytes;
 	const struct ca_slot *slots;	/* CA_SLOTS of them; NULL: none */
-	const struct mem *params;	/* NULL: left as they are; else copied */
+	const struct mem *params; /* NULL: left as they are; else copied */
 	size_t param_bytes;		/* over the runner's in the same step */
 	struct mem *capture;		/* results are packed here; NULL: not */
 	uint64_t poison;		/* seed of the poison */
@@ -145,7 +145,7 @@ struct device_ops {
 struct device {
 	const struct device_ops *ops;
 	char name[32];			/* "cpu", "cuda:0": for children */
-	const char *node;		/* CUDA: "/dev/nvidia0"; NULL: unknown */
+	const char *node; /* CUDA: "/dev/nvidia0"; NULL: unknown */
 	char model[128];		/* what people call it */
 	size_t granularity;		/* of shared memory */
 	double resolution_us;		/* what the clock can tell apart */

@@ -12,7 +12,7 @@
 int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 {
 	size_t n = bytes ? (bytes + PAGE - 1) / PAGE * PAGE : PAGE;
-	int fd;
+	int fd, rc = -1;
 
 	*m = (struct mem)MEM_NONE;
 	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -21,27 +21,29 @@ int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 	errno = posix_fallocate(fd, 0, (off_t)n);
 	if (errno) {
 		err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes", n);
-		goto fail;
+		goto out;
 	}
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
 		  F_SEAL_SEAL)) {
 		err_sys(e, CA_SOFTWARE, "cannot seal shared memory");
-		goto fail;
+		goto out;
 	}
 	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (m->p == MAP_FAILED) {
 		err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes", n);
-		goto fail;
+		goto out;
 	}
 	m->bytes = n;
 	m->fd = fd;
 	m->host = 1;
-	return 0;
-fail:
-	close(fd);
-	*m = (struct mem)MEM_NONE;
-	return -1;
+	rc = 0;
+out:
+	if (rc) {
+		close(fd);
+		*m = (struct mem)MEM_NONE;
+	}
+	return rc;
 }
 
 void hostmem_free(struct mem *m)

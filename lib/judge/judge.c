@@ -53,13 +53,10 @@ struct judge *judge_open(const struct judge_opts *o, struct err *e)
 	else
 		rng_fresh(&j->rng);
 	j->jail = jail_for(o, e);
-	if (!j->jail || mac_key_load(&j->key, o->trust_key, e))
-		goto fail;
-	j->dev = device_open(o->device, e);
-	if (!j->dev)
-		goto fail;
-	return j;
-fail:
+	if (j->jail && !mac_key_load(&j->key, o->trust_key, e))
+		j->dev = device_open(o->device, e);
+	if (j->dev)
+		return j;
 	judge_close(j);
 	return NULL;
 }

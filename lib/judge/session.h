@@ -15,7 +15,7 @@
 struct judge {
 	struct judge_opts o;
 	struct device *dev;
-	struct torch_host *host;	/* NULL until needed, or after it died */
+	struct torch_host *host; /* NULL until needed, or after it died */
 	struct mac_key key;
 	struct rng rng;
 	const char *jail;		/* "full", "uid", "none" */

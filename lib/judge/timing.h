@@ -30,7 +30,7 @@ struct timing {
 	size_t rounds;
 	size_t iterations;	/* timed ones of a process */
 	int contended;
-	uint64_t verified;	/* timed iterations of the candidate, all right */
+	uint64_t verified; /* timed iterations of the candidate, all right */
 };
 
 /*

@@ -25,7 +25,7 @@ struct trial {
 	struct cmp_result sum[CA_LEAVES];	/* worst so far */
 	struct ca_msg want;		/* leaves of the last expectation */
 	uint64_t iterations, skipped;
-	uint64_t compute, other;	/* ATen operations, first calls left out */
+	uint64_t compute, other; /* ATen operations, first calls left out */
 	int folded;			/* other weights gave other results */
 };
 

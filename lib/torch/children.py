@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which class plays which role."""
 from catorch import calib, oracle, worker
-from catorch import cuda as _       # noqa: F401  in a jail its file may be hidden
+from catorch import cuda as _  # noqa: F401  in a jail its file may be hidden
 
 ROLES = {
     "worker": worker.Worker,

@@ -104,7 +104,7 @@ enum ca_dtype {
 
 /* What a result leaf is. */
 enum ca_leaf_kind {
-	LEAF_TENSOR = 1,	/* bytes at offset in pool (expect for oracle) */
+	LEAF_TENSOR = 1, /* bytes at offset in pool (expect for oracle) */
 	LEAF_INT, LEAF_FLOAT, LEAF_BOOL,	/* value in `bits` */
 	LEAF_NONE,
 	LEAF_STR		/* first 8 bytes of its SHA-256 in `bits` */
@@ -163,7 +163,7 @@ struct ca_msg {
 	uint64_t aten_other;	/* allocations, views, copies */
 	uint64_t canary;	/* of which the shim's own canary; must be 1 */
 	uint64_t desc_len;	/* oracle: bytes of JSON in `desc` */
-	uint32_t modified;	/* oracle: bit 0 inputs, bit 1 state, by forward */
+	uint32_t modified; /* oracle: bit 0 inputs, bit 1 state, by forward */
 	uint32_t folded;	/* reserved, 0 */
 	uint32_t nleaf;
 	uint32_t phase;		/* enum ca_phase, where a failure happened */

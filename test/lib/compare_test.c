@@ -83,8 +83,10 @@ static void every_small_float_is_read_right(void **s)
 static void tolerance_is_the_published_one(void **s)
 {
 	static const float ref[] = { 1, -100, 0, -0.0f, 3e38f };
-	static const float in[] = { 1.0199f, -101.0f, 0.00999f, 0.0f, 3.02e38f };
-	static const float out[] = { 1.0201f, -98.9f, -0.0101f, 0.0101f, 3.04e38f };
+	static const float in[] = { 1.0199f, -101.0f, 0.00999f, 0.0f,
+				    3.02e38f };
+	static const float out[] = { 1.0201f, -98.9f, -0.0101f, 0.0101f,
+				     3.04e38f };
 	struct cmp_result r = run(&published, DT_F32, in, ref, NULL, 5);
 
 	(void)s;

@@ -129,7 +129,8 @@ static struct guard_result judge(const struct task *t)
 	build(&b, t);
 	assert_int_equal(guard_run(b.c, CASES, 1, 1e-2, 1e-2, &g, &e), 0);
 	release(&b);
-	print_message("# factor %.3g noise %.3g limit %.3g (%s) invalid %d %s\n",
+	print_message("# factor %.3g noise %.3g limit %.3g (%s) invalid %d "
+		      "%s\n",
 		      g.leaf[0].factor, g.leaf[0].noise, g.leaf[0].limit,
 		      guard_answer_name(g.leaf[0].nearest), g.invalid,
 		      g.text);
