@@ -68,6 +68,7 @@ class Jail:
         self.lib = lib
         self.level = LEVELS[name]
         self.role = req["role"]
+        self.may_exec = bool(req.get("may_exec"))
         self.cuda = req.get("device", "cpu") != "cpu"
         self.node = req.get("node")
         self.mem_bytes = int(req.get("mem_bytes") or 0) or default_memory()
@@ -95,10 +96,10 @@ class Jail:
                   ctypes.c_int64(TMP_BYTES))
 
     def profile(self):
-        if self.role == "compile":
-            return BASELINE
         if self.role == "oracle":
             return ORACLE
+        if self.may_exec:
+            return BASELINE
         return WORKER_CUDA if self.cuda else WORKER_CPU
 
     def devices(self):
@@ -162,6 +163,33 @@ def copy_new(source, target):
                 continue
 
 
+def hold(path):
+    """A descriptor that locks a folder, or None when another process has it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def make_room(parent):
+    """A new folder, locked for as long as this process lives; those that killed hosts
+    have left are removed."""
+    os.makedirs(parent, 0o755, exist_ok=True)
+    with open(os.path.join(parent, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for entry in os.scandir(parent):
+            if entry.is_dir(follow_symlinks=False):
+                fd = hold(entry.path)
+                if fd is not None:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    os.close(fd)
+        path = tempfile.mkdtemp(prefix="", dir=parent)
+        return path, hold(path)
+
+
 class Workshop:
     """A private folder for one compiling child.  Compiled code that earlier children
     of the same name made is copied in, what this one adds is copied back: no child
@@ -171,9 +199,8 @@ class Workshop:
         if name is not None and not (isinstance(name, str) and name.isalnum() and
                                      name.isascii() and len(name) <= 128):
             raise ValueError("the name of a cache must be letters and digits")
-        os.makedirs(os.path.join(cache, "job"), 0o755, exist_ok=True)
         self.store = os.path.join(cache, "code", name) if name else None
-        self.path = tempfile.mkdtemp(prefix="", dir=os.path.join(cache, "job"))
+        self.path, self.held = make_room(os.path.join(cache, "job"))
         os.mkdir(os.path.join(self.path, "tmp"))
         if self.store and os.path.isdir(self.store):
             with self.lock():
@@ -212,3 +239,4 @@ class Workshop:
             except OSError:
                 pass            # a full disk: the next child compiles again
         shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.held)
