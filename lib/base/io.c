@@ -17,6 +17,8 @@
 
 #include <sys/stat.h>
 
+#include "base/sig.h"
+
 int64_t now_ns(void)
 {
 	struct timespec ts;
@@ -82,20 +84,31 @@ ssize_t read_full(int fd, void *p, size_t len, struct err *e)
 	return (ssize_t)got;
 }
 
-int wait_readable(int fd, int64_t deadline, struct err *e)
+/* stop: another descriptor that ends the wait; -1: none. */
+static int wait_either(int fd, int stop, int64_t deadline, struct err *e)
 {
-	struct pollfd p = { fd, POLLIN, 0 };
+	struct pollfd p[2] = { { fd, POLLIN, 0 }, { stop, POLLIN, 0 } };
 
 	for (;;) {
-		int n = poll(&p, 1, deadline_ms(deadline));
+		int n = poll(p, 2, deadline_ms(deadline));
 
 		if (n > 0)
-			return 1;
+			return p[0].revents != 0;
 		if (n < 0 && errno != EINTR)
 			return err_sys(e, CA_IOERR, "cannot poll");
 		if (n == 0 && now_ns() >= deadline)
 			return 0;
 	}
+}
+
+int wait_readable(int fd, int64_t deadline, struct err *e)
+{
+	return wait_either(fd, -1, deadline, e);
+}
+
+int wait_unless_signal(int fd, int64_t deadline, struct err *e)
+{
+	return wait_either(fd, sig_fd(), deadline, e);
 }
 
 /* Appends all of fd, which is open on a regular file. */

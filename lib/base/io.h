@@ -30,6 +30,9 @@ ssize_t read_full(int fd, void *p, size_t len, struct err *e);
 /* Waits until fd can be read (or has hung up): 1 yes, 0 deadline, -1 error. */
 int wait_readable(int fd, int64_t deadline, struct err *e);
 
+/* The same, but 0 also when a signal that sig_catch handles has come. */
+int wait_unless_signal(int fd, int64_t deadline, struct err *e);
+
 /* Appends a regular file of at most cap bytes to s.  FIFOs, devices and
  * directories are refused without blocking.  CA_NOINPUT or CA_DATAERR. */
 int read_file(const char *path, size_t cap, struct str *s, struct err *e);

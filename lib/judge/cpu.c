@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/sig.h"
 #include "cu/lease.h"
 #include "judge/compare.h"
 #include "judge/device.h"
@@ -185,9 +186,10 @@ static void cpu_detach(struct device *d, struct runner *r)
 static enum torch_wait cpu_answer(struct device *d, struct runner *r,
 				  struct ca_msg *m, int64_t deadline)
 {
-	struct pollfd p[2] = {
+	struct pollfd p[3] = {
 		{ .fd = r->child.fd, .events = POLLIN },
 		{ .fd = cpu_of(d)->sigfd, .events = POLLIN },
+		{ .fd = sig_fd(), .events = POLLIN },
 	};
 
 	if (!r->trace)
@@ -196,11 +198,11 @@ static enum torch_wait cpu_answer(struct device *d, struct runner *r,
 		int64_t left = deadline - now_ns();
 		struct timespec ts;
 
-		if (left <= 0)
+		if (left <= 0 || sig_caught())
 			return WAIT_TIMEOUT;
 		ts.tv_sec = left / 1000000000;
 		ts.tv_nsec = left % 1000000000;
-		if (ppoll(p, 2, &ts, NULL) < 0 && errno != EINTR)
+		if (ppoll(p, 3, &ts, NULL) < 0 && errno != EINTR)
 			return WAIT_GONE;
 		if (p[0].revents)
 			return torch_recv(&r->child, m, deadline);

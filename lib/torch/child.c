@@ -62,7 +62,7 @@ enum torch_wait torch_recv(struct torch_child *c, struct ca_msg *msg,
 			    .msg_controllen = sizeof(ctl.buf) };
 	struct err e = ERR_INIT;
 	ssize_t n;
-	int rc = wait_readable(c->fd, deadline, &e);
+	int rc = wait_unless_signal(c->fd, deadline, &e);
 
 	if (rc <= 0)
 		return rc ? WAIT_GONE : WAIT_TIMEOUT;

@@ -15,6 +15,7 @@
 #include "base/child.h"
 #include "base/io.h"
 #include "base/path.h"
+#include "base/sig.h"
 #include "torch/internal.h"
 
 #define PACKET_MAX ((size_t)65536)
@@ -165,8 +166,13 @@ static int read_hello(struct torch_host *h, const struct json *j,
 static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 {
 	struct json *j = NULL;
-	int rc = host_packet(h, deadline_in(seconds), &j, e);
+	int64_t deadline = deadline_in(seconds);
+	int rc = wait_unless_signal(h->fd, deadline, e);
 
+	if (rc == 0 && sig_caught())
+		return err_set(e, CA_TEMPFAIL, "interrupted");
+	if (rc > 0)
+		rc = host_packet(h, deadline, &j, e);
 	if (rc == 0)
 		err_set(e, CA_UNAVAILABLE, "the torch host was not ready "
 			"within %g s", seconds);

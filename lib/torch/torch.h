@@ -71,10 +71,10 @@ int torch_send_go(struct torch_child *c, const struct ca_go *go,
 
 enum torch_wait { WAIT_OK, WAIT_TIMEOUT, WAIT_GONE, WAIT_GARBAGE };
 /*
- * Receives one answer by the deadline.  WAIT_GONE: the channel was closed
- * (the child died; torch_reap tells how).  WAIT_GARBAGE: not a ca_msg of the
- * right size and magic.  The first answer also sets c->pid from its
- * credentials.
+ * Receives one answer by the deadline; a caught signal (base/sig.h) counts as
+ * its passing.  WAIT_GONE: the channel was closed (the child died; torch_reap
+ * tells how).  WAIT_GARBAGE: not a ca_msg of the right size and magic.  The
+ * first answer also sets c->pid from its credentials.
  */
 enum torch_wait torch_recv(struct torch_child *c, struct ca_msg *m,
 			   int64_t deadline);
