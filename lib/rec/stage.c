@@ -39,6 +39,8 @@ enum slot_kind {
 
 struct slot {
 	struct rec rec;
+	const char *line;	/* as it came, in rec's arena */
+	size_t len;
 	struct str out;
 	enum slot_state state;
 	enum slot_kind kind;
@@ -106,6 +108,8 @@ static void classify(struct stage *s, struct slot *t)
 {
 	const struct stage_ops *o = s->ops;
 
+	t->line = t->rec.line;
+	t->len = t->rec.len;
 	t->kind = !o->record || (o->wants && !o->wants(o->ctx, t->rec.kind)) ?
 		  SLOT_PASS : SLOT_WORK;
 }
@@ -174,22 +178,21 @@ static void report_failed(struct stage *s, struct slot *t)
 	warn("%s: %s", t->where, t->err.msg);
 	s->progress.bad++;
 	t->failed = 1;
-	t->rec.sets = NULL;
 }
 
 /* Appends what goes out; a record that the tool failed on goes out as it came
  * in. */
 static void render(struct stage *s, struct slot *t)
 {
-	if (t->failed)
-		report_failed(s, t);
-	if (rec_write(&t->rec, &t->out) == 0)
+	if (!t->failed && rec_write(&t->rec, &t->out) == 0)
 		return;
-	err_set(&t->err, CA_DATAERR, "record would be longer than %zu bytes",
-		JSON_MAX_LINE);
+	if (!t->failed)
+		err_set(&t->err, CA_DATAERR,
+			"record would be longer than %zu bytes",
+			JSON_MAX_LINE);
 	report_failed(s, t);
 	str_reset(&t->out);
-	rec_write(&t->rec, &t->out);
+	str_add(&t->out, t->line, t->len);
 }
 
 static int put_line(struct stage *s, struct slot *t)

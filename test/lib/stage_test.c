@@ -41,6 +41,7 @@ static int record(void *ctx, struct rec *r, struct err *e)
 		usleep((useconds_t)us);
 	if (json_get_bool(r->root, "fail", 0)) {
 		rec_set(r, "seen", "0", 1);
+		rec_refresh(r, e);
 		return err_set(e, CA_UNAVAILABLE, "told to");
 	}
 	if (json_get_bool(r->root, "infra", 0))
