@@ -158,7 +158,7 @@ struct ca_msg {
 	uint32_t magic;		/* CA_MAGIC_MSG */
 	uint32_t end;		/* enum ca_end */
 	uint64_t seq;		/* of ca_go; 0 for other requests */
-	uint64_t own_ns;	/* time inside the model's call; calib: its work */
+	uint64_t own_ns;	/* time inside the call of the model */
 	uint64_t aten_compute;	/* ATen compute operations since the last msg */
 	uint64_t aten_other;	/* allocations, views, copies */
 	uint64_t canary;	/* of which the shim's own canary; must be 1 */
