@@ -65,6 +65,7 @@ int main(int argc, char **argv)
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.eager_only = baseline[0] == 'e';
 	judging_init(&judging, &opts, &c);
+	judging_warm(&judging, opts.eager_only ? NULL : "compile");
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);

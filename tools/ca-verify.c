@@ -77,6 +77,7 @@ int main(int argc, char **argv)
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	judging_init(&judging, &opts, &c);
+	judging_warm(&judging, NULL);
 	ops.silent = explain;
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);

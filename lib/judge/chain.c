@@ -102,7 +102,7 @@ void chain_write_common(struct judge *j, const char *version, struct jw *w)
 {
 	jw_kstr(w, "device", j->dev->name);
 	jw_kstr(w, "model", j->dev->model);
-	if (j->host)
+	if (j->host && torch_version(j->host))
 		jw_kstr(w, "torch", torch_version(j->host));
 	jw_kstr(w, "jail", j->jail);
 	jw_kstr(w, "version", version);
@@ -113,10 +113,11 @@ int chain_same_common(struct judge *j, const char *version,
 {
 	int have = jail_level_parse(json_get_str(field, "jail", "none"));
 	const char *torch = json_get_str(field, "torch", NULL);
+	const char *ours = j->host ? torch_version(j->host) : NULL;
 
-	/* Which torch a host would have is known once there is one; a field
-	 * without (a failed build) does not depend on it. */
-	if (torch && j->host && strcmp(torch, torch_version(j->host)))
+	/* Which torch a host has is known once one has said so; a field without
+	 * (a failed build) does not depend on it. */
+	if (torch && ours && strcmp(torch, ours))
 		return 0;
 	return have >= jail_level_parse(j->jail) &&
 	       !strcmp(json_get_str(field, "device", ""), j->dev->name) &&

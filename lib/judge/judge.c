@@ -72,6 +72,11 @@ void judge_close(struct judge *j)
 	free(j);
 }
 
+void judge_adopt(struct judge *j, struct torch_host *h)
+{
+	j->host = h;
+}
+
 const char *judge_kind(const struct judge *j)
 {
 	return j->dev->ops->name;

@@ -50,6 +50,11 @@ void judge_defaults(struct judge_opts *o);
 struct judge *judge_open(const struct judge_opts *o, struct err *e);
 void judge_close(struct judge *j);
 
+/* Gives the judge a host that was started before (torch_start); it is the
+ * judge's from now on. */
+struct torch_host;
+void judge_adopt(struct judge *j, struct torch_host *h);
+
 /* The kind of device, "cpu" or "cuda", for build_opts. */
 const char *judge_kind(const struct judge *j);
 

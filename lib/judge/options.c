@@ -4,7 +4,10 @@
  */
 #include "judge/options.h"
 
+#include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "build/workdir.h"
 #include "judge/chain.h"
@@ -14,6 +17,7 @@ void judging_init(struct judging *g, struct judge_opts *o,
 {
 	g->o = o;
 	g->j = NULL;
+	g->host = NULL;
 	o->seeded = c->seeded;
 	o->seed = c->seed;
 	o->no_prov = c->no_prov;
@@ -24,15 +28,34 @@ void judging_init(struct judging *g, struct judge_opts *o,
 
 struct judge *judging_open(struct judging *g, struct err *e)
 {
-	if (!g->j)
-		g->j = judge_open(g->o, e);
+	if (g->j)
+		return g->j;
+	g->j = judge_open(g->o, e);
+	if (g->j)
+		judge_adopt(g->j, g->host);
+	else
+		torch_close(g->host);
+	g->host = NULL;
 	return g->j;
+}
+
+void judging_warm(struct judging *g, const char *role)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	struct stat st;
+
+	/* A failure shows when the host is needed. */
+	if (!fstat(STDIN_FILENO, &st) && S_ISFIFO(st.st_mode) &&
+	    poll(&p, 1, 0) == 0)
+		g->host = torch_start(role, NULL);
 }
 
 void judging_close(struct judging *g)
 {
 	judge_close(g->j);
+	torch_close(g->host);
 	g->j = NULL;
+	g->host = NULL;
 }
 
 int judging_directory(void *ctx, const char *path, struct rec *r,

@@ -49,11 +49,17 @@
 struct judging {
 	struct judge_opts *o;
 	struct judge *j;
+	struct torch_host *host;	/* started ahead, until the judge has it */
 };
 
 /* Takes -q, --seed and --no-prov over; warns loudly about --no-jail. */
 void judging_init(struct judging *g, struct judge_opts *o,
 		  const struct common *c);
+/*
+ * Where the first record is still on its way (stdin is a pipe with nothing in
+ * it), starts a torch host meanwhile, with what children of `role` need.
+ */
+void judging_warm(struct judging *g, const char *role);
 /* The judge, opened now if need be; NULL with `e`. */
 struct judge *judging_open(struct judging *g, struct err *e);
 void judging_close(struct judging *g);

@@ -16,6 +16,7 @@
 #include "judge/session.h"
 
 #define POOL_FLOOR ((size_t)64 << 20)
+#define HOST_SECONDS 120
 #define OBJECT_MAX ((size_t)256 << 20)
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
@@ -46,13 +47,15 @@ int host_ready(struct judge *j, struct fail *f)
 {
 	struct err e = ERR_INIT;
 
-	if (j->host)
+	if (!j->host) {
+		j->host = torch_start(NULL, &e);
+		j->torches++;
+	}
+	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e))
 		return 0;
-	j->host = torch_open(120, &e);
-	if (!j->host)
-		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	j->torches++;
-	return 0;
+	torch_close(j->host);
+	j->host = NULL;
+	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 }
 
 int host_alive(struct judge *j)

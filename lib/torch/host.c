@@ -183,9 +183,10 @@ static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 	return rc;
 }
 
-struct torch_host *torch_open(double seconds, struct err *e)
+struct torch_host *torch_start(const char *prepare, struct err *e)
 {
 	struct torch_host *h = calloc(1, sizeof(*h));
+	struct str req = STR_INIT;
 	int fd[2], rc;
 
 	if (!h) {
@@ -200,9 +201,33 @@ struct torch_host *torch_open(double seconds, struct err *e)
 	h->fd = fd[0];
 	rc = launch(h, fd[1], e);
 	close(fd[1]);
-	if (rc || hear_hello(h, seconds, e)) {
+	if (!rc && prepare) {
+		/* Nobody waits for request 0; its answer is passed over. */
+		str_addf(&req, "{\"id\":\"0\",\"op\":\"prepare\","
+			 "\"role\":\"%s\"}", prepare);
+		rc = req.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+		     packet_send(h->fd, req.buf, req.len, NULL, 0, e);
+		str_release(&req);
+	}
+	if (rc) {
 		torch_close(h);
 		return NULL;
+	}
+	return h;
+}
+
+int torch_ready(struct torch_host *h, double seconds, struct err *e)
+{
+	return h->version ? 0 : hear_hello(h, seconds, e);
+}
+
+struct torch_host *torch_open(double seconds, struct err *e)
+{
+	struct torch_host *h = torch_start(NULL, e);
+
+	if (h && torch_ready(h, seconds, e)) {
+		torch_close(h);
+		h = NULL;
 	}
 	return h;
 }

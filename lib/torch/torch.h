@@ -18,9 +18,19 @@ struct torch_host;
 /* Starts a private host and waits for its hello (deadline in seconds; 60 is
  * plenty).  CA_UNAVAILABLE when there is no Python with torch. */
 struct torch_host *torch_open(double seconds, struct err *e);
+
+/*
+ * The same in two steps, so that importing torch takes nobody's time: starts
+ * one that will also have what children of role `prepare` need (NULL: the
+ * role is not known yet), and waits for its hello (0 or -1).  Nothing else
+ * may be asked of it in between.
+ */
+struct torch_host *torch_start(const char *prepare, struct err *e);
+int torch_ready(struct torch_host *h, double seconds, struct err *e);
+
 void torch_close(struct torch_host *h);	/* leaves nothing running */
 
-const char *torch_version(const struct torch_host *h);
+const char *torch_version(const struct torch_host *h);	/* NULL: not ready */
 const char *torch_digest(const struct torch_host *h);	/* of environment */
 int torch_has_cuda(const struct torch_host *h);
 
