@@ -215,6 +215,24 @@ need_nvcc() {
 	[ "$status" -eq 1 ]
 }
 
+@test "no compiler runs while a clock does" {
+	mkdir -p "$CA_CACHE/lease"
+	touch "$CA_CACHE/lease/cpu"
+	workdir w x.c <<<'void f(int n) { } /* lease */'
+	(
+		exec 9>"$CA_CACHE/lease/cpu"
+		flock 9
+		exec sleep 30
+	) 3>&- &
+	clock=$!
+	until ! flock -n "$CA_CACHE/lease/cpu" true; do sleep 0.05; done
+	timeout 2 "$compile" --device cpu w >out 2>/dev/null && false
+	[ ! -s out ]
+	kill "$clock"
+	wait "$clock" || true
+	build ok --device cpu w
+}
+
 @test "an interrupt ends it and leaves nothing; what kill -9 left goes later" {
 	workdir slow x.cpp <<-'END'
 		#if __INCLUDE_LEVEL__ < 60
@@ -367,7 +385,7 @@ j " ]
 	echo "$output"
 	[ "$status" -eq 73 ] || [ "$status" -eq 74 ]
 	[[ ${lines[0]} = *'No space left'* ]]
-	rm -r small/fill small/obj
+	rm -r small/*
 	TMPDIR=$PWD/small run "$compile" --device cpu "$workdirs/cpu/huber-loss"
 	echo "$output"
 	[ "$status" -eq 74 ] || [ "$status" -eq 73 ]
