@@ -38,7 +38,7 @@ static const struct {
 	[ST_BELOW_FLOOR] = { "below_floor",
 			     "faster than the device can move the bytes" },
 	[ST_INCONCLUSIVE_TIME] = { "inconclusive_time",
-				   "the times are too noisy to decide" },
+				   "the time is too short for the clock" },
 	[ST_INVALID_REFERENCE] = { "invalid_reference",
 				   "the task itself cannot be judged" },
 	[ST_INFRA_ERROR] = { "infra_error",
