@@ -8,14 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/io.h"
 
-static volatile sig_atomic_t caught;
-static volatile int64_t caught_at;
+/* Atomic: any thread may run the handler, and others ask. */
+static atomic_int caught;
+static _Atomic int64_t caught_at;
 static int pipe_fd[2] = { -1, -1 };
 
 static void on_signal(int signo)
