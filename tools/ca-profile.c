@@ -3,7 +3,11 @@
  * ca-profile: how fast is a verified candidate, against eager and
  * torch.compile?
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/io.h"
+#include "judge/kernels.h"
 #include "judge/options.h"
 #include "rec/stage.h"
 
@@ -11,12 +15,41 @@ static struct judge_opts opts;
 static struct judging judging;
 static const char *baseline = "compile";
 
+static int table, reference;
+
 static int record(void *ctx, struct rec *r, struct err *e)
 {
 	struct judge *j = judging_open(&judging, e);
 
 	(void)ctx;
-	return j ? judge_profile(j, r, e) : -1;
+	if (!j)
+		return -1;
+	return reference ? judge_reference(j, r, e) : judge_profile(j, r, e);
+}
+
+static int wants(void *ctx, enum rec_kind k)
+{
+	return judging_wants(ctx, k) || (reference && k == REC_TASK);
+}
+
+/* The kernels of a record, instead of the record. */
+static void print(void *ctx, const struct rec *r)
+{
+	size_t len;
+	const char *text = rec_text(r, reference ? "reference" : "profile",
+				    &len);
+	const char *name = json_str(rec_get(r, "name"), NULL);
+	struct json *p = text ? json_parse(text, len, JSON_MAX_LINE, NULL,
+					   NULL) : NULL;
+	struct str out = STR_INIT;
+	struct err e = ERR_INIT;
+
+	(void)ctx;
+	kernels_table(p, name ? name : json_str(rec_get(r, "id"), "?"), &out);
+	if (write_full(1, out.buf, out.len, &e))
+		die_err(&e);
+	str_release(&out);
+	json_free(p);
 }
 
 static const char *status(void *ctx, const struct rec *r)
@@ -39,6 +72,11 @@ static const struct opt options[] = {
 	  &opts.max_rounds, 6, 24 },
 	{ OPT_FLAG, 0, "allow-shared", NULL,
 	  "another user of the GPU is no matter", &opts.allow_shared, 0, 0 },
+	{ OPT_FLAG, 0, "table", NULL,
+	  "print times and kernels instead of records", &table, 0, 0 },
+	{ OPT_FLAG, 0, "reference", NULL,
+	  "print those of tasks' eager and compiled references",
+	  &reference, 0, 0 },
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
 };
 
@@ -55,7 +93,7 @@ int main(int argc, char **argv)
 {
 	struct stage_ops ops = {
 		.name = "ca-profile", .record = record,
-		.directory = judging_directory, .wants = judging_wants,
+		.directory = judging_directory, .wants = wants,
 		.status = status,
 	};
 	struct common c;
@@ -65,7 +103,14 @@ int main(int argc, char **argv)
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.eager_only = baseline[0] == 'e';
 	judging_init(&judging, &opts, &c);
+<<<<<<< HEAD
 	judging_warm(&judging, opts.eager_only ? NULL : "compile");
+=======
+	if (table || reference) {
+		ops.silent = 1;
+		ops.done = print;
+	}
+>>>>>>> 8f56da8 (Print kernels: ca-profile --table and --reference)
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);

@@ -301,6 +301,7 @@ struct device *device_cuda_open(int index, struct err *e)
 	if (!cu_nodes(&c->cu->info, &c->nodes, NULL))
 		c->dev.node = c->nodes.path[0];
 	c->dev.granularity = c->cu->granularity;
+	c->dev.bytes_per_s = c->cu->info.bytes_per_s;
 	c->dev.resolution_us = 2;
 	return &c->dev;
 }

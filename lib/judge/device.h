@@ -148,6 +148,7 @@ struct device {
 	const char *node; /* CUDA: "/dev/nvidia0"; NULL: unknown */
 	char model[128];		/* what people call it */
 	size_t granularity;		/* of shared memory */
+	double bytes_per_s;		/* of memory; 0: unknown */
 	double resolution_us;		/* what the clock can tell apart */
 };
 

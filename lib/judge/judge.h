@@ -69,6 +69,13 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e);
 /* Sets `profile`, after `verify` as above. */
 int judge_profile(struct judge *j, struct rec *r, struct err *e);
 
+/*
+ * Times a reference alone: eager and torch.compile of a task's or candidate's
+ * model.py.  Sets `reference`, which has the members of `profile` but those of
+ * a candidate, and is for people: it is not signed.
+ */
+int judge_reference(struct judge *j, struct rec *r, struct err *e);
+
 /* The status in a field of r as it stands, ST_NONE without one. */
 enum status judge_status(const struct rec *r, const char *field);
 

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "build/workdir.h"
 #include "judge/chain.h"
+#include "judge/kernels.h"
 #include "judge/timing.h"
 #include "rec/stage.h"
 
@@ -19,7 +21,20 @@ struct profiled {
 	struct fail f;
 	int ran;
 	struct timing t;
+	size_t bytes;		/* of inputs and results together */
 };
+
+static void set_baselines(struct judge *j, const char *code, size_t len,
+			  struct race *race)
+{
+	race[RACE_EAGER].program = (struct program){
+		.role = "eager", .code = code, .codelen = len };
+	race[RACE_COMPILE].program = (struct program){
+		.role = "compile", .code = code, .codelen = len,
+		.mode = j->o.mode };
+	race[RACE_EAGER].runs = 1;
+	race[RACE_COMPILE].runs = !j->o.eager_only;
+}
 
 static void attempt(struct judge *j, const struct subject *s,
 		    struct profiled *p)
@@ -29,20 +44,17 @@ static void attempt(struct judge *j, const struct subject *s,
 	struct oracle o;
 	size_t max = j->o.quick ? QUICK_ROUNDS : (size_t)j->o.max_rounds;
 
+	timing_release(&p->t);
 	memset(p, 0, sizeof(*p));
 	race[RACE_CANDIDATE].program = s->program;
-	race[RACE_EAGER].program = (struct program){
-		.role = "eager", .code = s->task, .codelen = s->tasklen };
-	race[RACE_COMPILE].program = (struct program){
-		.role = "compile", .code = s->task, .codelen = s->tasklen,
-		.mode = j->o.mode };
-	race[RACE_CANDIDATE].runs = race[RACE_EAGER].runs = 1;
-	race[RACE_COMPILE].runs = !j->o.eager_only;
+	race[RACE_CANDIDATE].runs = 1;
+	set_baselines(j, s->task, s->tasklen, race);
 	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
 	    guard_task(j, &o, s->task_id, &g, &p->f) ||
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
 	p->ran = 1;
+	p->bytes = o.input_bytes + o.expect_bytes;
 	timing_run(j, &o, &g, &p->t, max, &p->f);
 out:
 	oracle_stop(j, &o);
@@ -94,7 +106,8 @@ static size_t write_speedup(const struct profiled *p, enum racer who,
 	size_t shorts;
 
 	jw_key(w, key);
-	if (!r[who].runs || !p->t.rounds || p->f.status != ST_OK) {
+	if (!r[RACE_CANDIDATE].runs || !r[who].runs || !p->t.rounds ||
+	    p->f.status != ST_OK) {
 		jw_null(w);
 		return 0;
 	}
@@ -138,6 +151,7 @@ static double mean_correction(const struct profiled *p)
 	double c[STATS_ROUNDS];
 	const struct race *r = &p->t.race[RACE_CANDIDATE];
 
+	r += !r->runs;
 	memcpy(c, r->correction, sizeof(c));
 	return stats_median(c, p->t.rounds);
 }
@@ -182,6 +196,28 @@ static void write_device_sums(const struct profiled *p, struct jw *w)
 	jw_end_obj(w);
 }
 
+static void write_kernels(struct judge *j, const struct profiled *p,
+			  struct jw *w)
+{
+	const struct race *r = p->t.race;
+
+	jw_kint(w, "bytes", (int64_t)p->bytes);
+	jw_key(w, "peak_bytes_per_s");
+	if (j->dev->bytes_per_s > 0)
+		jw_num(w, j->dev->bytes_per_s);
+	else
+		jw_null(w);
+	jw_key(w, "kernels");
+	jw_obj(w);
+	jw_key(w, "candidate");
+	kernels_write(&r[RACE_CANDIDATE].kernels, w);
+	jw_key(w, "eager");
+	kernels_write(&r[RACE_EAGER].kernels, w);
+	jw_key(w, "compile");
+	kernels_write(&r[RACE_COMPILE].kernels, w);
+	jw_end_obj(w);
+}
+
 static void write_numbers(struct judge *j, const struct profiled *p,
 			  struct jw *w)
 {
@@ -209,6 +245,7 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_kbool(w, "provisional", j->o.quick || j->o.eager_only);
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
 	write_device_sums(p, w);
+	write_kernels(j, p, w);
 }
 
 static void write_field(struct judge *j, const struct profiled *p,
@@ -303,8 +340,63 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 	rc = mac_set(&j->key, r, "profile", out.buf, out.len,
 		     chain_uses_verify, e);
 out:
+	if (p)
+		timing_release(&p->t);
 	free(p);
 	str_release(&out);
 	chain_release(&s);
+	return rc;
+}
+
+static void attempt_reference(struct judge *j, const char *code, size_t len,
+			      struct profiled *p)
+{
+	/* The published tolerance: what is judged is the process, not the
+	 * task. */
+	struct guard_result g;
+	struct oracle o;
+
+	memset(&g, 0, sizeof(g));
+	set_baselines(j, code, len, p->t.race);
+	if (oracle_start(j, &o, code, len, &p->f) ||
+	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
+		goto out;
+	p->bytes = o.input_bytes + o.expect_bytes;
+	timing_baselines(j, &o, &g, &p->t, QUICK_ROUNDS, &p->f);
+out:
+	oracle_stop(j, &o);
+}
+
+int judge_reference(struct judge *j, struct rec *r, struct err *e)
+{
+	const char *code = workdir_code(r);
+	struct profiled *p = calloc(1, sizeof(*p));
+	struct str out = STR_INIT;
+	int64_t began = now_ns();
+	struct jw w;
+	int rc = -1;
+
+	if (!p)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	if (!code) {
+		rc = err_set(e, CA_DATAERR, "the record holds no model.py");
+		goto out;
+	}
+	if (j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
+		goto out;
+	attempt_reference(j, code, strlen(code), p);
+	j->dev->ops->unlease(j->dev);
+	if (stage_interrupted()) {
+		err_set(e, CA_TEMPFAIL, "interrupted");
+		goto out;
+	}
+	jw_init(&w, &out);
+	write_field(j, p, began, &w);
+	rc = out.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+	     rec_set(r, "reference", out.buf, out.len);
+out:
+	timing_release(&p->t);
+	free(p);
+	str_release(&out);
 	return rc;
 }

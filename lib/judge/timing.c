@@ -47,6 +47,23 @@ static size_t iterations_for(double ns)
 	return n > ITER_MAX ? ITER_MAX : (size_t)n;
 }
 
+/* What CUPTI saw of a process's last n iterations. */
+static void keep_kernels(struct judge *j, struct runner *r, size_t n,
+			 struct race *race, size_t round)
+{
+	struct trace_table table;
+
+	race->device_us[round] = NAN;
+	if (runner_trace(j, r, r->seq - n + 1, r->seq, &table) ||
+	    !table.iterations) {
+		trace_free(&table);
+		return;
+	}
+	race->device_us[round] = table.median_us;
+	trace_free(&race->kernels);
+	race->kernels = table;
+}
+
 /* One fresh process of a racer: its median bracket. */
 static int run_process(struct judge *j, struct oracle *o,
 		       const struct guard_result *g, struct timing *t,
@@ -54,7 +71,6 @@ static int run_process(struct judge *j, struct oracle *o,
 {
 	struct race *race = &t->race[who];
 	double ns[ITER_MAX + 1];
-	struct trace_table table;
 	struct trial tr;
 	struct runner r;
 	size_t n = 0;
@@ -86,11 +102,7 @@ static int run_process(struct judge *j, struct oracle *o,
 		if (i > WARM)
 			ns[n++] = (double)took;
 	}
-	race->device_us[t->rounds] = NAN;
-	if (!runner_trace(j, &r, r.seq - n + 1, r.seq, &table) &&
-	    table.iterations)
-		race->device_us[t->rounds] = table.median_us;
-	trace_free(&table);
+	keep_kernels(j, &r, n, race, t->rounds);
 	race->bracket[t->rounds] = stats_median(ns, n);
 	if (who == RACE_CANDIDATE)
 		t->verified += n;
@@ -270,6 +282,24 @@ int timing_run(struct judge *j, struct oracle *o,
 			return -1;
 	} while (t->rounds < max_rounds && wants_more(t));
 	return 0;
+}
+
+int timing_baselines(struct judge *j, struct oracle *o,
+		     const struct guard_result *g, struct timing *t,
+		     size_t rounds, struct fail *f)
+{
+	t->iterations = ITER_MIN;
+	t->race[RACE_CANDIDATE].runs = 0;
+	while (t->rounds < rounds)
+		if (one_round(j, o, g, t, f))
+			return -1;
+	return 0;
+}
+
+void timing_release(struct timing *t)
+{
+	for (int who = 0; who < RACERS; who++)
+		trace_free(&t->race[who].kernels);
 }
 
 void timing_bound(const struct timing *t, enum racer who,

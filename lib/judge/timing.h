@@ -19,6 +19,7 @@ struct race {
 	double correction[STATS_ROUNDS];	/* ns, C of each round */
 	struct stats_time time[STATS_ROUNDS];
 	int no_wait;		/* answers without waiting for the GPU */
+	struct trace_table kernels;	/* of its last round */
 	double device_us[STATS_ROUNDS];	/* sum of kernels' times by CUPTI,
 				 * median of each round; NaN: not known */
 	double guess;		/* ns, of the last round: how long C's process
@@ -42,6 +43,13 @@ struct timing {
 int timing_run(struct judge *j, struct oracle *o,
 	       const struct guard_result *g, struct timing *t,
 	       size_t max_rounds, struct fail *f);
+
+/* Only the baselines, `rounds` times; the candidate's entry is left out. */
+int timing_baselines(struct judge *j, struct oracle *o,
+		     const struct guard_result *g, struct timing *t,
+		     size_t rounds, struct fail *f);
+
+void timing_release(struct timing *t);
 
 /* A racer's time over the rounds, in ns; NaN medians when it has none. */
 void timing_bound(const struct timing *t, enum racer who,

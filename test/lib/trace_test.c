@@ -1,196 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stopping real processes: threads, timers that wake themselves, threads
- * made meanwhile, processes that end.
+ * Reading what an untrusted child has written about its kernels.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/signalfd.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "base/io.h"
-#include "judge/trace.h"
+#include "base/rand.h"
+#include "cu/trace.h"
+#include "judge/kernels.h"
 
-#define WORDS 64
-
-static volatile uint64_t *shared;
-static int sigfd;
+static char *region;
+static struct trace_head *head;
+static struct trace_rec *rec;
 
 static int setup(void **state)
 {
-	sigset_t chld;
+	(void)state;
+	region = calloc(1, TRACE_BYTES);
+	if (!region)
+		return -1;
+	head = (struct trace_head *)region;
+	rec = (struct trace_rec *)(region + sizeof(*head) + TRACE_NAMES);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(region);
+	return 0;
+}
+
+static uint32_t name(const char *text)
+{
+	uint32_t at = (uint32_t)head->names;
+
+	strcpy(region + sizeof(*head) + at, text);
+	head->names += strlen(text) + 1;
+	return at;
+}
+
+static void add(uint32_t kind, uint64_t start, uint64_t end, uint64_t bytes,
+		uint32_t at)
+{
+	struct trace_rec *r = &rec[head->records++];
+
+	memset(r, 0, sizeof(*r));
+	r->kind = kind;
+	r->start = start;
+	r->end = end;
+	r->bytes = bytes;
+	r->name = at;
+}
+
+static void begin(void)
+{
+	memset(region, 0, TRACE_BYTES);
+	head->magic = TRACE_MAGIC;
+	head->names = 1;
+}
+
+static void sums_and_rows(void **state)
+{
+	struct trace_table t;
+	struct err e = ERR_INIT;
+	uint32_t a, b;
 
 	(void)state;
-	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &chld, NULL);
-	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	return shared == MAP_FAILED || sigfd < 0;
+	begin();
+	a = name("_Z1aPf");
+	b = name("_Z1bPf");
+	/* CUPTI delivers late, so marks do not stand before their kernels. */
+	add(TRACE_KERNEL, 50, 60, 0, a);	/* before any iteration */
+	add(TRACE_KERNEL, 110, 1110, 0, a);
+	add(TRACE_KERNEL, 2010, 5010, 0, b);
+	add(TRACE_KERNEL, 2020, 2120, 0, a);
+	add(TRACE_COPY, 3010, 3020, 4096, 0);
+	add(TRACE_MARK, 100, 0, 1, 0);
+	add(TRACE_MARK, 2000, 0, 2, 0);
+	add(TRACE_MARK, 3000, 0, 3, 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 1, 3, &t, &e), 0);
+	assert_int_equal(t.iterations, 3);
+	assert_int_equal(t.n, 3);
+	assert_string_equal(t.row[0].name, "_Z1bPf");
+	assert_int_equal(t.row[0].ns, 3000);
+	assert_int_equal(t.row[1].calls, 2);
+	assert_int_equal(t.row[1].ns, 1100);
+	assert_string_equal(t.row[2].name, "[copy]");
+	assert_int_equal(t.row[2].bytes, 4096);
+	assert_true(t.median_us == 1.0);
+	trace_free(&t);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 2, 2, &t, &e), 0);
+	assert_int_equal(t.iterations, 1);
+	assert_true(t.median_us == 3.1);
+	trace_free(&t);
 }
 
-static void nap(long ms)
+static void nonsense(void **state)
 {
-	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+	struct trace_table t;
+	struct err e = ERR_INIT;
+	struct rng r;
 
-	nanosleep(&ts, NULL);
+	(void)state;
+	memset(region, 0, TRACE_BYTES);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), -1);
+	assert_int_equal(e.code, CA_DATAERR);
+	begin();
+	assert_int_equal(trace_read(region, 64, 0, 9, &t, &e), -1);
+	/* Ends before it starts, a name outside, more records than fit. */
+	add(TRACE_MARK, 100, 0, 1, 0);
+	add(TRACE_KERNEL, 200, 100, 0, 0);
+	add(TRACE_KERNEL, 200, 300, 0, 0xffffffff);
+	add(77, 200, 300, 0, 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), 0);
+	assert_int_equal(t.lost, 1);
+	trace_free(&t);
+	head->records = UINT64_MAX;
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), 0);
+	assert_true(t.lost > 1000000);
+	trace_free(&t);
+	rng_seeded(&r, 3);
+	rng_fill(&r, region + 64, TRACE_BYTES - 64);
+	head->magic = TRACE_MAGIC;
+	for (size_t i = 0; i < 200000; i++)
+		rec[i].kind %= 6;
+	if (!trace_read(region, TRACE_BYTES, 0, UINT64_MAX, &t, &e))
+		trace_free(&t);
 }
 
-static void *count(void *p)
+static void names(void **state)
 {
-	volatile uint64_t *word = p;
+	static const char *const want[][2] = {
+		{ "_Z5axpbyPKfS0_Pfxff", "axpby" },
+		{ "axpby", "axpby" },
+		{ "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_1E",
+		  "at::native::vectorized_elementwise_kernel" },
+		{ "_ZN2at54_GLOBAL__N__d8ceb000_21_DistributionNormal_cu_"
+		  "000000033fooE", "at::foo" },
+		{ "_Z", "_Z" }, { "_Z99999999999999999999x", "x" },
+		{ "", "" }, { "_ZN", "_ZN" },
+	};
+	char out[64];
 
-	for (;;)
-		++*word;
-	return NULL;
-}
-
-static void wake_myself(int sig)
-{
-	(void)sig;
-	kill(getpid(), SIGCONT);
-}
-
-/* Three counting threads, and a timer that sends SIGCONT all the time. */
-static void stubborn(void)
-{
-	struct itimerval it = { { 0, 500 }, { 0, 500 } };
-	pthread_t th;
-
-	signal(SIGALRM, wake_myself);
-	setitimer(ITIMER_REAL, &it, NULL);
-	for (int i = 1; i < 3; i++)
-		pthread_create(&th, NULL, count, (void *)&shared[i]);
-	count((void *)&shared[0]);
-}
-
-/* Makes threads without end; each counts once and goes. */
-static void *blink(void *p)
-{
-	++*(volatile uint64_t *)p;
-	return NULL;
-}
-
-static void breeder(void)
-{
-	pthread_t th;
-
-	for (;;)
-		if (!pthread_create(&th, NULL, blink, (void *)&shared[0]))
-			pthread_join(th, NULL);
-}
-
-static pid_t begin(void (*body)(void))
-{
-	pid_t pid;
-
-	for (int i = 0; i < WORDS; i++)
-		shared[i] = 0;
-	pid = fork();
-	if (!pid) {
-		body();
-		_exit(0);
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		kernels_name(want[i][0], out, sizeof(out));
+		assert_string_equal(out, want[i][1]);
 	}
-	while (!shared[0])
-		nap(1);
-	return pid;
-}
-
-static void stays_still(void (*body)(void), int times)
-{
-	struct err e = ERR_INIT;
-	pid_t pid = begin(body);
-	struct trace *t = trace_seize(pid, sigfd, &e);
-	int64_t when;
-
-	assert_non_null(t);
-	for (int k = 0; k < times; k++) {
-		uint64_t before[3];
-
-		assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
-		for (int i = 0; i < 3; i++)
-			before[i] = shared[i];
-		nap(3);
-		for (int i = 0; i < 3; i++)
-			assert_int_equal(before[i], shared[i]);
-		trace_resume(t);
-		for (int i = 0; i < 20; i++) {
-			nap(1);
-			assert_int_equal(trace_serve(t), 0);
-		}
-		/* The first thread may get nowhere for all its signals. */
-		assert_true(shared[0] + shared[1] > before[0] + before[1]);
-	}
-	trace_kill(t);
-	assert_int_equal(kill(pid, 0), -1);	/* reaped as well */
-}
-
-static void test_threads_and_timers(void **state)
-{
-	(void)state;
-	stays_still(stubborn, 20);
-}
-
-static void test_threads_come_and_go(void **state)
-{
-	(void)state;
-	stays_still(breeder, 20);
-}
-
-static void leaver(void)
-{
-	shared[0] = 1;
-	nap(30);
-	_exit(7);
-}
-
-static void test_end_is_seen(void **state)
-{
-	struct err e = ERR_INIT;
-	pid_t pid = begin(leaver);
-	struct trace *t = trace_seize(pid, sigfd, &e);
-	int64_t end = deadline_in(10), when;
-
-	(void)state;
-	assert_non_null(t);
-	while (!trace_serve(t) && now_ns() < end)
-		nap(2);
-	assert_true(WIFEXITED(trace_status(t)));
-	assert_int_equal(WEXITSTATUS(trace_status(t)), 7);
-	assert_int_equal(trace_stop(t, deadline_in(1), &when), 1);
-	trace_kill(t);
-}
-
-static void test_no_such_process(void **state)
-{
-	struct err e = ERR_INIT;
-
-	(void)state;
-	assert_null(trace_seize(0x7ffffffe, sigfd, &e));
-	assert_int_equal(e.code, CA_UNAVAILABLE);
+	kernels_name("_ZN2at6native29vectorized_elementwise_kernelE", out, 9);
+	assert_string_equal(out, "at::nati");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_threads_and_timers),
-		cmocka_unit_test(test_threads_come_and_go),
-		cmocka_unit_test(test_end_is_seen),
-		cmocka_unit_test(test_no_such_process),
+		cmocka_unit_test(sums_and_rows),
+		cmocka_unit_test(nonsense),
+		cmocka_unit_test(names),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -65,11 +65,15 @@ typedef void callback_fn(void *user, int domain, uint32_t id,
 	X(Now, "cuptiGetTimestamp", (uint64_t *))
 
 #define FIELD(name, sym, args) int (*name) args;
-static struct { CUPTI(FIELD) } cupti;
+struct cupti { CUPTI(FIELD) };
 #undef FIELD
+static struct cupti cupti;
 
 #define BUFFER ((size_t)4 << 20)
 #define SLOTS ((size_t)1 << 16)		/* kernels of loaded modules */
+
+struct loaded { uint64_t name, module; };
+struct seen { const char *name; uint32_t at; };
 
 static struct {
 	struct trace_head *head;
@@ -77,8 +81,8 @@ static struct {
 	struct trace_rec *rec;
 	size_t room;
 	pthread_mutex_t lock;
-	struct { uint64_t name, module; } kernel[SLOTS];
-	struct { const char *name; uint32_t at; } seen[SLOTS];
+	struct loaded kernel[SLOTS];
+	struct seen seen[SLOTS];
 } tr = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static uint64_t fnv(const void *p, size_t n)
