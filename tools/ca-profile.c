@@ -103,14 +103,11 @@ int main(int argc, char **argv)
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.eager_only = baseline[0] == 'e';
 	judging_init(&judging, &opts, &c);
-<<<<<<< HEAD
 	judging_warm(&judging, opts.eager_only ? NULL : "compile");
-=======
 	if (table || reference) {
 		ops.silent = 1;
 		ops.done = print;
 	}
->>>>>>> 8f56da8 (Print kernels: ca-profile --table and --reference)
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);

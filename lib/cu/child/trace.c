@@ -65,7 +65,9 @@ typedef void callback_fn(void *user, int domain, uint32_t id,
 	X(Now, "cuptiGetTimestamp", (uint64_t *))
 
 #define FIELD(name, sym, args) int (*name) args;
-struct cupti { CUPTI(FIELD) };
+struct cupti {
+	CUPTI(FIELD)
+};
 #undef FIELD
 static struct cupti cupti;
 
