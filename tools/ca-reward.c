@@ -2,8 +2,11 @@
  *
  * ca-reward: what is a judged candidate worth?
  */
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -43,8 +46,14 @@ static void print_row(const struct rec *r)
 	reward_table_row(r, &text);
 	if (!text.failed)
 		fputs(text.buf, stdout);
-	if (fflush(stdout))
+	if (fflush(stdout)) {
+		int gone = errno == EPIPE;
+
+		judging_close(&judging);
+		if (gone)
+			exit(128 + SIGPIPE);
 		die(CA_IOERR, "cannot write to standard output");
+	}
 	str_release(&text);
 }
 
