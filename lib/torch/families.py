@@ -20,7 +20,7 @@ def scale(x, factor):
 
 
 def sign(x, factor):
-    x.mul_(torch.randint(0, 2, x.shape, device=x.device).mul_(2).sub_(1).to(x.dtype))
+    x.copysign_(torch.rand(x.shape, device=x.device).sub_(0.5).to(x.dtype))
 
 
 def tied(x, factor):
