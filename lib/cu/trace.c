@@ -18,6 +18,7 @@ struct reader {
 	struct mark *mark;	/* by start */
 	size_t nmark;
 	struct trace_table *t;
+	uint64_t from, to, step;
 };
 
 static int by_start(const void *a, const void *b)
@@ -123,14 +124,19 @@ static struct trace_row *row_of(struct trace_table *t, const char *name,
 	return row;
 }
 
-static void count(struct reader *r, const struct trace_rec *v, uint64_t from,
-		  uint64_t to)
+static int wanted(const struct reader *r, uint64_t seq)
+{
+	return seq >= r->from && seq <= r->to &&
+		(seq - r->from) % r->step == 0;
+}
+
+static void count(struct reader *r, const struct trace_rec *v)
 {
 	char name[sizeof(((struct trace_row *)0)->name)];
 	struct mark *m = mark_of(r, v->start);
 	struct trace_row *row;
 
-	if (!m || m->seq < from || m->seq > to)
+	if (!m || !wanted(r, m->seq))
 		return;
 	row_name(r, v, name, sizeof(name));
 	row = row_of(r->t, name, v);
@@ -144,12 +150,12 @@ static void count(struct reader *r, const struct trace_rec *v, uint64_t from,
 	m->ns += v->end - v->start;
 }
 
-static void median(struct reader *r, uint64_t from, uint64_t to)
+static void median(struct reader *r)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->nmark; i++)
-		if (r->mark[i].seq >= from && r->mark[i].seq <= to)
+		if (wanted(r, r->mark[i].seq))
 			r->mark[n++] = r->mark[i];
 	r->t->iterations = n;
 	if (!n)
@@ -177,9 +183,11 @@ static int find_parts(struct reader *r, const void *region, size_t bytes,
 }
 
 int trace_read(const void *region, size_t bytes, uint64_t from, uint64_t to,
-	       struct trace_table *t, struct err *e)
+	       uint64_t step, struct trace_table *t, struct err *e)
 {
-	struct reader r = { .t = t };
+	struct reader r = {
+		.t = t, .from = from, .to = to, .step = step ? step : 1,
+	};
 	int rc = -1;
 
 	memset(t, 0, sizeof(*t));
@@ -194,9 +202,9 @@ int trace_read(const void *region, size_t bytes, uint64_t from, uint64_t to,
 		uint32_t kind = r.rec[i].kind;
 
 		if (kind >= TRACE_KERNEL && kind <= TRACE_FILL)
-			count(&r, &r.rec[i], from, to);
+			count(&r, &r.rec[i]);
 	}
-	median(&r, from, to);
+	median(&r);
 	qsort(t->row, t->n, sizeof(*t->row), rows_by_ns);
 	rc = 0;
 out:

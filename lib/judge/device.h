@@ -50,6 +50,9 @@ struct runner {
 	struct extent last[CA_LEAVES];	/* results of the previous iteration, */
 	unsigned nlast;			/* poisoned at the next reveal */
 	uint64_t seq;
+	int warmed;		/* the last bracket made a warm call */
+	uint64_t brackets;	/* so far; the next one's address set is
+				 * brackets & 1 */
 	void *trace;		/* the device's own (cpu: traced threads) */
 	int ended;		/* after detach: how it had ended by itself, as
 				 * waitpid; -1: unknown, ask the host */
@@ -66,6 +69,8 @@ struct bracket {
 	size_t param_bytes;		/* over the runner's in the same step */
 	struct mem *capture;		/* results are packed here; NULL: not */
 	uint64_t poison;		/* seed of the poison */
+	int warm;			/* CUDA: before the clock starts, a
+					 * call on the previous inputs */
 	int64_t deadline;		/* now_ns() scale */
 };
 

@@ -413,7 +413,7 @@ void runner_stop(struct judge *j, struct runner *r)
 }
 
 int runner_trace(struct judge *j, struct runner *r, uint64_t from,
-		 uint64_t to, struct trace_table *t)
+		 uint64_t to, uint64_t step, struct trace_table *t)
 {
 	static const char text[] = "{\"op\":\"trace\"}";
 	struct str req = STR_INIT;
@@ -428,7 +428,8 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 	str_release(&req);
 	if (rc)
 		return -1;
-	return trace_read(r->seen.p, r->seen.bytes, from, to, t, NULL);
+	return trace_read(r->seen.p, r->seen.bytes, from, to, step, t,
+			  NULL);
 }
 
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
@@ -437,9 +438,12 @@ int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	double limit = b->go.flags & GO_FIRST ? j->o.first_s : j->o.call_s;
 	struct bracket with = *b;
 	struct err e = ERR_INIT;
+	int rc;
 
 	with.deadline = deadline_in(limit);
-	if (j->dev->ops->bracket(j->dev, r, &with, res, &e))
+	rc = j->dev->ops->bracket(j->dev, r, &with, res, &e);
+	r->brackets++;
+	if (rc)
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	if (settle(j, r, res->wait, &res->msg, PHASE_FORWARD, limit, f))
 		return -1;

@@ -17,6 +17,7 @@
 #define ROUND_NS 150e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
 #define SHORT_NS 1e6		/* brackets below it do not wait for the GPU */
+#define WARM_NS 20e6		/* brackets above it need no warm call */
 #define TOGETHER_US 1200	/* shorter than a time slice of the GPU */
 
 /* All orders of three, so that after six rounds each has stood everywhere and
@@ -52,9 +53,13 @@ static void keep_kernels(struct judge *j, struct runner *r, size_t n,
 			 struct race *race, size_t round)
 {
 	struct trace_table table;
+	uint64_t step;
 
 	race->device_us[round] = NAN;
-	if (runner_trace(j, r, r->seq - n + 1, r->seq, &table) ||
+	/* Between two timed calls there is a warm one. */
+	step = r->warmed ? 2 : 1;
+	if (runner_trace(j, r, r->seq - step * (n - 1), r->seq, step,
+			 &table) ||
 	    !table.iterations) {
 		trace_free(&table);
 		return;
@@ -98,6 +103,8 @@ static int run_process(struct judge *j, struct oracle *o,
 		if (i == WARM && who == RACE_EAGER && !t->rounds)
 			t->iterations = iterations_for((double)took);
 		if (i == WARM)
+			tr.warm = took < WARM_NS;
+		if (i == WARM)
 			race->no_wait = tr.no_wait = (double)took < SHORT_NS;
 		if (i > WARM)
 			ns[n++] = (double)took;
@@ -120,13 +127,14 @@ static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
 		    struct bracket_result *res, struct fail *f)
 {
 	struct bracket b = {
-		.go = { .set = (uint32_t)(r->seq & 1), .flags = flags,
+		.go = { .set = (uint32_t)(r->brackets & 1), .flags = flags,
 			.idle_us = (uint32_t)(idle_ns / 1000) },
 		.capture = capture,
 		.inputs = &o->inputs,
 		.input_bytes = o->input_bytes,
 		.slots = o->slots.p,
 		.poison = rng_u64(&j->rng),
+		.warm = 1,
 	};
 	struct verify_round round;
 	struct ca_msg m;
@@ -163,23 +171,47 @@ static int excludes(struct judge *j, struct oracle *o, struct runner *r,
 	return 0;
 }
 
+static int calib_series(struct judge *j, struct oracle *o, struct runner *r,
+			struct mem *capture, double idle_ns, uint32_t flags,
+			size_t skip, double *out, struct fail *f)
+{
+	struct bracket_result res;
+	double c[CALIB_ITER];
+
+	for (size_t i = 0; i < CALIB_ITER + skip; i++) {
+		if (calib_go(j, o, r, capture, idle_ns, flags, &res, f))
+			return -1;
+		if (i >= skip)
+			c[i - skip] = (double)res.ns -
+				      (double)res.msg.own_ns;
+	}
+	*out = stats_median(c, CALIB_ITER);
+	return 0;
+}
+
+/*
+ * C for one racer.  The first iteration warms up, and on CUDA the work that
+ * an iteration reports is that of the one before.  There the process is to
+ * work as long as the racer did without C, which a first series tells.
+ */
 static int calib_race(struct judge *j, struct oracle *o, struct runner *r,
 		      struct mem *capture, struct race *race, size_t round,
 		      struct fail *f)
 {
+	int cuda = !strcmp(j->dev->ops->name, "cuda");
 	uint32_t flags = race->no_wait ? 0 : GO_SYNC;
-	struct bracket_result res;
-	double c[CALIB_ITER + 1];
+	double idle = race->bracket[round];
 
-	for (size_t i = 0; i <= CALIB_ITER; i++) {
-		if (calib_go(j, o, r, capture, race->bracket[round], flags,
-			     &res, f))
-			return -1;
-		c[i] = (double)res.ns - (double)res.msg.own_ns;
-	}
-	/* The first one warms up; without waiting it also reports the work of
-	 * the one before. */
-	race->correction[round] = stats_median(c + 1, CALIB_ITER);
+	if (cuda && race->guess <= 0 &&
+	    calib_series(j, o, r, capture, idle, flags, 2, &race->guess, f))
+		return -1;
+	if (cuda)
+		idle = idle > race->guess ? idle - race->guess : 0;
+	if (calib_series(j, o, r, capture, idle, flags, 1 + cuda,
+			 &race->correction[round], f))
+		return -1;
+	if (cuda)
+		race->guess = race->correction[round];
 	return 0;
 }
 

@@ -326,7 +326,7 @@ static int bracket(struct trial *t, const struct verify_round *round,
 		   uint32_t flags, struct bracket_result *res, struct fail *f)
 {
 	struct bracket b = {
-		.go = { .set = (uint32_t)(t->r->seq & 1),
+		.go = { .set = (uint32_t)(t->r->brackets & 1),
 			.forward_seed = round->forward_seed,
 			.flags = flags | (t->no_wait ? 0 : GO_SYNC) },
 		.inputs = &t->o->inputs,
@@ -336,6 +336,7 @@ static int bracket(struct trial *t, const struct verify_round *round,
 		.param_bytes = t->o->param_bytes,
 		.capture = &t->got,
 		.poison = rng_u64(&t->j->rng),
+		.warm = t->warm,
 	};
 
 	t->rewrite = 0;
@@ -345,7 +346,7 @@ static int bracket(struct trial *t, const struct verify_round *round,
 int trial_go(struct trial *t, const struct verify_round *round,
 	     uint32_t flags, int64_t *ns, struct fail *f)
 {
-	unsigned set = (unsigned)(t->r->seq & 1);
+	unsigned set = (unsigned)(t->r->brackets & 1);
 	struct bracket_result res;
 	enum status s;
 	uint32_t leaf;

@@ -19,6 +19,7 @@ struct trial {
 	struct guard_result guard;	/* tolerance per leaf */
 	int no_wait;		/* CUDA: answers come right after the launches
 				 * and the capture waits for them */
+	int warm;		/* CUDA: see struct bracket */
 	int rewrite;		/* copy the state again at the next reveal */
 	struct mem got, ref;		/* private: captured, and expected while
 					 * the fp64 values take its place */

@@ -128,31 +128,25 @@ class Trace:
 
 
 class Timer:
-    """What the calibration process works, by the GPU's own clock.  Events cannot be read
-    before the work has ended, so without a synchronisation `ns` is that of the last call."""
+    """What the calibration process works, by the GPU's own clock."""
 
     def __init__(self):
         self.begin = torch.cuda.Event(enable_timing=True)
         self.end = torch.cuda.Event(enable_timing=True)
-        self.used = False
-        self.last = 0
-
-    def ns(self):
-        if self.used and self.end.query():
-            self.last = int(self.begin.elapsed_time(self.end) * 1e6)
-        return self.last
+        self.khz = torch.cuda.get_device_properties(0).clock_rate
 
     def __enter__(self):
-        self.ns()
         self.begin.record()
 
     def __exit__(self, *exc):
         self.end.record()
-        self.used = True
         return False
 
+    def ns(self):
+        """Waits for the work of the last `with`."""
+        self.end.synchronize()
+        return int(self.begin.elapsed_time(self.end) * 1e6)
 
-def work(idle_us):
-    """Keeps the GPU busy for about so long; how long is measured."""
-    khz = torch.cuda.get_device_properties(0).clock_rate
-    torch.cuda._sleep(int(idle_us * khz / 1000))
+    def work(self, idle_us):
+        """Keeps the GPU busy for about so long; how long is measured."""
+        torch.cuda._sleep(int(idle_us * self.khz / 1000))

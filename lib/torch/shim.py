@@ -3,11 +3,13 @@
 pool, the flattening of results and the loop over requests and iterations."""
 import array
 import ctypes
+import gc
 import hashlib
 import json
 import linecache
 import mmap
 import os
+import select
 import socket
 import struct
 import sys
@@ -47,6 +49,7 @@ CODE = {DTYPE[name]: i for i, name in enumerate(proto.DTYPES) if name}
 NAME = {dtype: name for name, dtype in DTYPE.items()}
 MAX_DEPTH = 32
 ALIGN = 64
+AWAKE_NS = 3_000_000
 ZEROS = (0,) * proto.NDIM
 
 
@@ -328,10 +331,19 @@ class Child:
         self.ops = None
         self.trace = None
         self.fds = []
+        self.waiting = select.poll()
+        self.waiting.register(channel, select.POLLIN)
         self.phase = PHASE_LOAD
         self.placed = []  # copies of results, alive until the answer
 
     # -- the channel
+
+    def stay_awake(self):
+        """On CUDA the next iteration often comes within a millisecond.  Waking up would
+        take part of its time, a different one each time."""
+        end = time.perf_counter_ns() + AWAKE_NS
+        while time.perf_counter_ns() < end and not self.waiting.poll(0):
+            pass
 
     def receive(self):
         space = socket.CMSG_SPACE(64 * 4)
@@ -366,6 +378,7 @@ class Child:
                 return
             if len(data) == proto.GO.size and data[:4] == b"cago":
                 self.iteration(data)
+                self.rest()
                 continue
             try:
                 head = self.request(data)
@@ -466,6 +479,8 @@ class Child:
     def start_ops(self):
         """After construction and binding, before the first iteration."""
         lib = self.env.alloc
+        gc.collect()
+        gc.freeze()     # else a later collection walks all of torch within some iteration
         if self.ops is None:
             self.ops = Ops(lib)
         if self.pool is None and "pool" in self.regions:
@@ -514,6 +529,11 @@ class Child:
 
     def own_ns(self, host_ns):
         return host_ns
+
+    def rest(self):
+        """Between iterations, when no clock runs."""
+        if self.device.type == "cuda":
+            self.stay_awake()
 
     def results(self, result):
         """Describes results in the message; what is not dense in the pool moves there."""

@@ -85,7 +85,7 @@ static void sums_and_rows(void **state)
 	add(TRACE_MARK, 100, 0, 1, 0);
 	add(TRACE_MARK, 2000, 0, 2, 0);
 	add(TRACE_MARK, 3000, 0, 3, 0);
-	assert_int_equal(trace_read(region, TRACE_BYTES, 1, 3, &t, &e), 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 1, 3, 1, &t, &e), 0);
 	assert_int_equal(t.iterations, 3);
 	assert_int_equal(t.n, 3);
 	assert_string_equal(t.row[0].name, "_Z1bPf");
@@ -96,9 +96,13 @@ static void sums_and_rows(void **state)
 	assert_int_equal(t.row[2].bytes, 4096);
 	assert_true(t.median_us == 1.0);
 	trace_free(&t);
-	assert_int_equal(trace_read(region, TRACE_BYTES, 2, 2, &t, &e), 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 2, 2, 1, &t, &e), 0);
 	assert_int_equal(t.iterations, 1);
 	assert_true(t.median_us == 3.1);
+	trace_free(&t);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 1, 3, 2, &t, &e), 0);
+	assert_int_equal(t.iterations, 2);
+	assert_int_equal(t.n, 2);
 	trace_free(&t);
 }
 
@@ -110,20 +114,20 @@ static void nonsense(void **state)
 
 	(void)state;
 	memset(region, 0, TRACE_BYTES);
-	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), -1);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, 1, &t, &e), -1);
 	assert_int_equal(e.code, CA_DATAERR);
 	begin();
-	assert_int_equal(trace_read(region, 64, 0, 9, &t, &e), -1);
+	assert_int_equal(trace_read(region, 64, 0, 9, 1, &t, &e), -1);
 	/* Ends before it starts, a name outside, more records than fit. */
 	add(TRACE_MARK, 100, 0, 1, 0);
 	add(TRACE_KERNEL, 200, 100, 0, 0);
 	add(TRACE_KERNEL, 200, 300, 0, 0xffffffff);
 	add(77, 200, 300, 0, 0);
-	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, 1, &t, &e), 0);
 	assert_int_equal(t.lost, 1);
 	trace_free(&t);
 	head->records = UINT64_MAX;
-	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, &t, &e), 0);
+	assert_int_equal(trace_read(region, TRACE_BYTES, 0, 9, 1, &t, &e), 0);
 	assert_true(t.lost > 1000000);
 	trace_free(&t);
 	rng_seeded(&r, 3);
@@ -131,7 +135,7 @@ static void nonsense(void **state)
 	head->magic = TRACE_MAGIC;
 	for (size_t i = 0; i < 200000; i++)
 		rec[i].kind %= 6;
-	if (!trace_read(region, TRACE_BYTES, 0, UINT64_MAX, &t, &e))
+	if (!trace_read(region, TRACE_BYTES, 0, UINT64_MAX, 1, &t, &e))
 		trace_free(&t);
 }
 
