@@ -231,8 +231,8 @@ def main():
     gc.freeze()
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     host = Host(channel, env, children.ROLES, jail)
-    host.send(hello)
     try:
+        host.send(hello)
         host.run()
     except (BrokenPipeError, ConnectionResetError):
         pass                    # the tool is gone

@@ -153,8 +153,13 @@ def cuda_untouched():
 
 
 def prime(cache, flags):
-    with cuda_untouched():
-        prime_all(cache, flags)
+    # Importing some of the modules makes this folder, by default in /tmp.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache, "inductor")
+    try:
+        with cuda_untouched():
+            prime_all(cache, flags)
+    finally:
+        del os.environ["TORCHINDUCTOR_CACHE_DIR"]
 
 
 def prime_all(cache, flags):
