@@ -12,6 +12,7 @@ streams=${1:-20} candidates=${2:-50} kills=${3:-10}
 bin=${CA_BIN:-bin}
 
 work=$(mktemp -d)
+chmod 755 "$work"	# compilers run as nobody
 trap 'rm -rf "$work"' EXIT
 export CA_TEST_MARK=kill.$$ TMPDIR=$work/tmp
 mkdir -m 1777 "$TMPDIR"

@@ -142,8 +142,10 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 	jw_end_obj(w);
 }
 
-int chain_recover(struct judge *j, struct err *e)
+int chain_recover(struct judge *j, const struct fail *f, struct err *e)
 {
+	if (!j->torch_works && !j->host)
+		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
 	if (!host_alive(j)) {
 		if (j->host)
 			torch_close(j->host);

@@ -69,7 +69,7 @@ static int judge_twice(struct judge *j, const struct subject *s,
 			return err_set(e, CA_TEMPFAIL, "interrupted");
 		if (!p->f.fault)
 			return 0;
-		if (chain_recover(j, e))
+		if (chain_recover(j, &p->f, e))
 			return -1;
 	}
 	if (p->ran)

@@ -51,8 +51,10 @@ int host_ready(struct judge *j, struct fail *f)
 		j->host = torch_start(NULL, &e);
 		j->torches++;
 	}
-	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e))
+	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e)) {
+		j->torch_works = 1;
 		return 0;
+	}
 	torch_close(j->host);
 	j->host = NULL;
 	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);

@@ -145,7 +145,7 @@ static int judge_twice(struct judge *j, const struct subject *s,
 			return err_set(e, CA_TEMPFAIL, "interrupted");
 		if (!v->f.fault)
 			return 0;
-		if (chain_recover(j, e))
+		if (chain_recover(j, &v->f, e))
 			return -1;
 	}
 	if (v->ran)

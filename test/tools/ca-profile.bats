@@ -5,6 +5,7 @@
 # anything takes, except that a matrix product takes longer than reading the
 # matrix.
 
+bats_require_minimum_version 1.5.0
 load judge
 
 setup() {

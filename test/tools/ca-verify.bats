@@ -3,6 +3,7 @@
 #
 # ca-verify from outside, on the CPU.
 
+bats_require_minimum_version 1.5.0
 load judge
 
 setup() {
@@ -158,7 +159,7 @@ verify() {
 	model 'raise KeyError(1)' | task inputs-raise
 	model | sed 's/^def get_init_inputs.*/def (/' | task syntax
 	model 'os._exit(0)' | task exits
-	model 'os.kill(os.getpid(), 11)' | task segfault
+	model 'import ctypes; ctypes.string_at(0)' | task segfault
 	model 'time.sleep(1000)' | task sleeps
 	model 'while True: pass' | task spins
 	model 'return "text"' | task no-list
@@ -315,11 +316,14 @@ verify() {
 	[ "$status" -eq 64 ]
 	run verify no-such-file
 	[ "$status" -eq 66 ]
-	printf '#!/bin/sh\nexit 1\n' >nopython
-	chmod +x nopython
-	CA_PYTHON=$PWD/nopython run verify in
+	printf '#!/bin/sh\nexit 1\n' >no-torch
+	chmod +x no-torch
+	CA_PYTHON=$PWD/no-torch run verify in
 	[ "$status" -eq 69 ]
-	[[ $output == *nopython* ]]
+	[[ $output == *"torch host"* ]]
+	CA_PYTHON=$PWD/no-python run verify in
+	[ "$status" -eq 69 ]
+	[[ $output == *no-python* ]]
 }
 
 @test "a candidate without files or task is a bad record" {

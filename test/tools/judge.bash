@@ -11,24 +11,27 @@ judge_setup() {
 	command -v jq >/dev/null || skip 'no jq'
 	cd "$BATS_TEST_TMPDIR" || return
 	export CA_TEST_MARK=$BATS_TEST_NUMBER.$BATS_ROOT_PID.$RANDOM
-	export TMPDIR=$BATS_TEST_TMPDIR/tmp
-	mkdir -m 1777 "$TMPDIR"
+	# Compilers run as nobody, who cannot get into bats' own directory.
+	TMPDIR=$(TMPDIR=/tmp mktemp -d -t ca-test.XXXXXX) || return
+	chmod 1777 "$TMPDIR"
+	export TMPDIR
 }
 
 # Whatever a test started carries its mark: nothing may be left.
 judge_teardown() {
 	local left
 	left=$(marked)
-	[ -z "$left" ] || {
+	if [ -n "$left" ]; then
 		echo "still running: $(ps -o pid,stat,args -p "${left//$'\n'/,}")"
 		# shellcheck disable=SC2086
 		kill -9 $left
-		return 1
-	}
-	[ -z "$(ls -A "$TMPDIR")" ] || {
+	fi
+	if ! rmdir "$TMPDIR"; then
 		echo "left in TMPDIR: $(ls -A "$TMPDIR")"
-		return 1
-	}
+		rm -rf "$TMPDIR"
+		left=files
+	fi
+	[ -z "$left" ]
 }
 
 # Pids of the processes that have this test's mark, this shell's aside.
