@@ -10,12 +10,11 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 
 import torch
 
-from catorch import setup
+from catorch import jail, setup
 
 # What the first compilation would import lazily in every child.
 MODULES = (
@@ -28,6 +27,7 @@ MODULES = (
 )
 ISA_FLAGS = ("_is_avx512_bf16_supported", "_is_amx_fp16_supported")
 SCOUT_SECONDS = 300
+KEEP_HEADERS = 3
 
 
 def module(name):
@@ -73,13 +73,14 @@ def scout(pch, path):
     cache._HEADER_DIR = pch
     cache._HEADER_LOCK_DIR = os.path.join(pch, "locks")
     cache._precompile_header = record
-    work = tempfile.mkdtemp(dir=os.path.dirname(path))
+    work, held = jail.make_room(os.path.join(os.path.dirname(path), "job"))
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = work
     try:
         with torch.no_grad():
             torch.compile(lambda x: torch.relu(x) + 1)(torch.ones(8, 64))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        os.close(held)
     found = {
         "isa": {str(v): {f: getattr(v, f) for f in ISA_FLAGS if hasattr(v, f)}
                 for v in isa.valid_vec_isa_list()},
@@ -93,6 +94,17 @@ def scout(pch, path):
         with open(temp, "w", encoding="utf-8") as f:
             json.dump(found, f)
     setup.store(path, write)
+
+
+def forget_old(cache):
+    """Headers are 120 MB for each torch and compiler: the last ones used are kept."""
+    found = sorted((e for e in os.scandir(cache) if e.name.startswith("headers-")),
+                   key=lambda e: e.stat().st_mtime_ns)
+    for entry in found[:-KEEP_HEADERS]:
+        shutil.rmtree(entry.path, ignore_errors=True)
+        name = entry.name.replace("headers-", "inductor-", 1) + ".json"
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(cache, name))
 
 
 def send_scout(pch, path):
@@ -169,11 +181,15 @@ def prime_all(cache, flags):
         key = setup.short_hash(torch.__version__, torch.__file__, triton_stamp(),
                                compiler_version(), flags, f.read())
     path = os.path.join(cache, f"inductor-{key}.json")
+    pch = os.path.join(cache, f"headers-{key}")
     if not os.path.exists(path):
-        send_scout(os.path.join(cache, f"headers-{key}"), path)
+        send_scout(pch, path)
+        forget_old(cache)
     if not os.path.exists(path):
         return                  # no compiler, say: the baseline will tell
     found = json.loads(setup.read(path))
+    with contextlib.suppress(OSError):
+        os.utime(pch)           # in use
     use_isa(found["isa"])
     use_hashes(found)
     use_headers(found["headers"])

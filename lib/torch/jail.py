@@ -21,6 +21,7 @@ MESSAGE = 512
 TMP_BYTES = 1 << 30
 STORE_FILES = 2000
 STORE_BYTES = 256 << 20
+STORE_ENTRIES = 4000
 MARK = "complete"
 
 
@@ -190,6 +191,17 @@ def make_room(parent):
         return path, hold(path)
 
 
+def forget_old(parent):
+    """Keeps the newest entries of a folder that has grown too large."""
+    found = sorted(os.scandir(parent), key=lambda e: e.stat(follow_symlinks=False).st_mtime_ns)
+    if len(found) > STORE_ENTRIES:
+        for entry in found[:len(found) // 4]:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
 class Workshop:
     """A private folder for one compiling child.  Compiled code that earlier children
     of the same name made is copied in, what this one adds is copied back: no child
@@ -236,6 +248,7 @@ class Workshop:
             try:
                 with self.lock():
                     copy_new(self.path, self.store)
+                forget_old(os.path.dirname(self.store))
             except OSError:
                 pass            # a full disk: the next child compiles again
         shutil.rmtree(self.path, ignore_errors=True)
