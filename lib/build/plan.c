@@ -65,6 +65,17 @@ static const char *const host_flags[] = {
 	"-fdiagnostics-color=never", "-w", NULL
 };
 
+static const struct {
+	const char *header, *lib;
+} cuda_libs[] = {
+	{ "cublas_v2.h", "cublas" }, { "cublas.h", "cublas" },
+	{ "cublasLt.h", "cublasLt" }, { "cudnn.h", "cudnn" },
+	{ "curand.h", "curand" }, { "cufft.h", "cufft" },
+	{ "cusparse.h", "cusparse" }, { "cusolverDn.h", "cusolver" },
+};
+
+#define LIBS (sizeof(cuda_libs) / sizeof(*cuda_libs))
+
 static const char *const torch_defines[] = {
 	"-DTORCH_EXTENSION_NAME=cuda_extension",
 	"-DTORCH_API_INCLUDE_EXTENSION_H", NULL
@@ -89,6 +100,22 @@ static void torch_includes(struct plan *p, struct arena *a, struct args *v)
 	arg(v, p->tc.python_include);
 }
 
+/* Include paths of libraries that come with torch and not with the toolkit. */
+static void lib_includes(struct plan *p, struct arena *a, struct args *v)
+{
+	char dir[CA_PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < LIBS; i++) {
+		if (!source_includes(&p->tree, cuda_libs[i].header) ||
+		    toolchain_cuda_header(&p->tc, cuda_libs[i].header,
+					  dir) < 0)
+			continue;
+		arg(v, "-isystem");
+		arg(v, arena_strdup(a, dir));
+	}
+}
+
 static void host_command(struct plan *p, struct arena *a, const char *path,
 			 struct args *v)
 {
@@ -108,6 +135,7 @@ static void host_command(struct plan *p, struct arena *a, const char *path,
 	if (p->cuda) {
 		arg(v, "-isystem");
 		arg(v, arena_printf(a, "%s/include", p->tc.cuda));
+		lib_includes(p, a, v);
 	}
 }
 
@@ -128,6 +156,7 @@ static void cuda_command(struct plan *p, struct arena *a, struct args *v)
 	arg(v, p->tc.cxx);
 	arg(v, "-Xcompiler");
 	arg(v, "-fPIC");
+	lib_includes(p, a, v);
 	if (p->form == FORM_PAPER) {
 		args_add(v, torch_nvcc);
 		args_add(v, torch_defines);
@@ -215,21 +244,15 @@ static int make_units(struct plan *p, struct arena *a, struct err *e)
 static int link_libs(struct plan *p, struct arena *a, struct args *v,
 		     struct err *e)
 {
-	static const struct { const char *header, *lib; } row[] = {
-		{ "cublas_v2.h", "cublas" }, { "cublas.h", "cublas" },
-		{ "cublasLt.h", "cublasLt" }, { "cudnn.h", "cudnn" },
-		{ "curand.h", "curand" }, { "cufft.h", "cufft" },
-		{ "cusparse.h", "cusparse" }, { "cusolverDn.h", "cusolver" },
-	};
 	char path[CA_PATH_MAX];
 	size_t i;
 
 	if (source_includes(&p->tree, "cblas.h"))
 		arg(v, "-lopenblas");
-	for (i = 0; p->cuda && i < sizeof(row) / sizeof(*row); i++) {
-		if (!source_includes(&p->tree, row[i].header))
+	for (i = 0; p->cuda && i < LIBS; i++) {
+		if (!source_includes(&p->tree, cuda_libs[i].header))
 			continue;
-		if (toolchain_cuda_lib(&p->tc, row[i].lib, path, e) < 0)
+		if (toolchain_cuda_lib(&p->tc, cuda_libs[i].lib, path, e) < 0)
 			return -1;
 		arg(v, arena_strdup(a, path));
 	}
@@ -400,6 +423,16 @@ static int check_sources(struct plan *p)
 	return 0;
 }
 
+static int uses_cuda_libs(const struct plan *p)
+{
+	size_t i;
+
+	for (i = 0; i < LIBS; i++)
+		if (source_includes(&p->tree, cuda_libs[i].header))
+			return 1;
+	return 0;
+}
+
 static int make_commands(struct plan *p, struct arena *a, struct err *e)
 {
 	unsigned need = TOOLCHAIN_HOST;
@@ -410,6 +443,8 @@ static int make_commands(struct plan *p, struct arena *a, struct err *e)
 		need |= TOOLCHAIN_CUDA;
 	if (p->form == FORM_PAPER)
 		need |= TOOLCHAIN_TORCH;
+	else if (p->form == FORM_LIGHT && p->cuda && uses_cuda_libs(p))
+		need |= TOOLCHAIN_WHEELS;
 	if (toolchain_find(need, &p->tc, e) < 0 ||
 	    make_units(p, a, e) < 0)
 		return -1;

@@ -18,7 +18,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 
-#define NEEDS 16
+#define NEEDS 32
 #define CHILD_MAX ((size_t)4 << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -400,6 +400,8 @@ static int find_all(unsigned need, struct toolchain *t, struct hash *h,
 		return -1;
 	if ((need & TOOLCHAIN_TORCH) && find_headers(t, h, e) < 0)
 		return -1;
+	if ((need & TOOLCHAIN_WHEELS) && find_torch(t, NULL) == 0)
+		hash_part(h, t->torch, strlen(t->torch));
 	if ((need & TOOLCHAIN_NVRTC) && find_nvrtc(t, h, e) < 0)
 		return -1;
 	return 0;
@@ -449,6 +451,22 @@ static int first_match(const char *dir, const char *pattern,
 		strcpy(out, g.gl_pathv[0]);
 	globfree(&g);
 	return ok ? 0 : -1;
+}
+
+int toolchain_cuda_header(const struct toolchain *t, const char *name,
+			  char out[CA_PATH_MAX])
+{
+	char path[CA_PATH_MAX], pattern[256], *slash;
+
+	snprintf(pattern, sizeof(pattern), "include/%s", name);
+	if (put(path, t->cuda, pattern) == 0 && access(path, R_OK) == 0)
+		return -1;
+	snprintf(pattern, sizeof(pattern), "../nvidia/*/include/%s", name);
+	if (!*t->torch || first_match(t->torch, pattern, out) < 0)
+		return -1;
+	slash = strrchr(out, '/');
+	*slash = '\0';
+	return 0;
 }
 
 int toolchain_cuda_lib(const struct toolchain *t, const char *name,

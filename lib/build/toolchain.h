@@ -28,7 +28,9 @@ enum {
 	TOOLCHAIN_HOST = 1,		/* gcc and g++ */
 	TOOLCHAIN_CUDA = 2,		/* nvcc */
 	TOOLCHAIN_TORCH = 4,		/* torch's headers, Python's */
-	TOOLCHAIN_NVRTC = 8		/* NVRTC, of the toolkit or torch's */
+	TOOLCHAIN_NVRTC = 8,		/* NVRTC, of the toolkit or torch's */
+	TOOLCHAIN_WHEELS = 16		/* where torch is, for the packages
+					 * beside it; not an error if nowhere */
 };
 
 /*
@@ -38,6 +40,12 @@ enum {
  * names what is missing.  Thread safe.
  */
 int toolchain_find(unsigned need, struct toolchain *t, struct err *e);
+
+/* The directory that holds a header of the toolkit's libraries ("cudnn.h"),
+ * where it is not the toolkit's own include: then among the packages beside
+ * torch.  0, or -1 when it is in the toolkit or nowhere. */
+int toolchain_cuda_header(const struct toolchain *t, const char *name,
+			  char out[CA_PATH_MAX]);
 
 /*
  * The file to link for a library of the CUDA toolkit ("cublas"), from the
