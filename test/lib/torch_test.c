@@ -134,6 +134,60 @@ static void keeps_views(void **state)
 	      "            torch.rand(())]\n");
 }
 
+static void passes_constructor_arguments(void **state)
+{
+	(void)state;
+	NEED_HOST();
+	agree(IMPORT
+	      "class Model(nn.Module):\n"
+	      "    def __init__(self, *args, **kwargs):\n"
+	      "        super().__init__()\n"
+	      "        self.args, self.kwargs = args, kwargs\n"
+	      "    def forward(self, x):\n"
+	      "        n, t, kind, inf, big, none, word, nest = self.args\n"
+	      "        return [n, t + 1, x.to(kind), inf, big, none, word,\n"
+	      "                nest, self.kwargs]\n"
+	      "def get_init_inputs():\n"
+	      "    return [[3, torch.arange(4.).view(2, 2).t(), torch.float64,\n"
+	      "             float('-inf'), 1 << 60, None, 'same', (1, [0.1])],\n"
+	      "            {'flag': True}]\n"
+	      "def get_inputs():\n"
+	      "    return [torch.rand(3)]\n");
+}
+
+static void keeps_ties(void **state)
+{
+	(void)state;
+	NEED_HOST();
+	agree(IMPORT NO_INIT
+	      "class Model(nn.Module):\n"
+	      "    def __init__(self):\n"
+	      "        super().__init__()\n"
+	      "        self.a = nn.Linear(5, 5)\n"
+	      "        self.b = nn.Linear(5, 5)\n"
+	      "        self.b.weight = self.a.weight\n"
+	      "    def forward(self, x):\n"
+	      "        same = self.b.weight.data_ptr() == \\\n"
+	      "            self.a.weight.data_ptr()\n"
+	      "        return self.b(self.a(x)), same\n"
+	      "def get_inputs():\n"
+	      "    return [torch.rand(2, 5)]\n");
+}
+
+/* Randomness inside forward follows the seed that comes with `go`. */
+static void seeds_forward(void **state)
+{
+	(void)state;
+	NEED_HOST();
+	agree(IMPORT NO_INIT
+	      "class Model(nn.Module):\n"
+	      "    def forward(self, x):\n"
+	      "        return x + torch.rand(64), \\\n"
+	      "            nn.functional.dropout(x, training=True)\n"
+	      "def get_inputs():\n"
+	      "    return [torch.rand(64)]\n");
+}
+
 /* Views are fresh in each call, whatever forward did to them. */
 static void survives_changed_shapes(void **state)
 {
@@ -450,6 +504,9 @@ int main(void)
 		cmocka_unit_test(carries_each_dtype),
 		cmocka_unit_test(carries_nested_results),
 		cmocka_unit_test(keeps_views),
+		cmocka_unit_test(passes_constructor_arguments),
+		cmocka_unit_test(keeps_ties),
+		cmocka_unit_test(seeds_forward),
 		cmocka_unit_test(survives_changed_shapes),
 		cmocka_unit_test(reports_modified_inputs),
 		cmocka_unit_test(moves_updated_buffers),
