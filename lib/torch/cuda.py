@@ -99,17 +99,19 @@ class Pool:
         self.allocator = torch.cuda.memory.CUDAPluggableAllocator(
             lib.path, "ca_pool_malloc", "ca_pool_free")
         self.pool = torch.cuda.MemPool(self.allocator.allocator())
-        self.active = None
+        self.active = False
 
+    # What torch.cuda.use_mem_pool() does, without its detours.
     def on(self):
-        if self.active is None:
-            self.active = torch.cuda.use_mem_pool(self.pool)
-            self.active.__enter__()
+        if not self.active:
+            torch._C._cuda_beginAllocateCurrentThreadToPool(0, self.pool.id)
+            self.active = True
 
     def off(self):
-        if self.active is not None:
-            active, self.active = self.active, None
-            active.__exit__(None, None, None)
+        if self.active:
+            self.active = False
+            torch._C._cuda_endAllocateToPool(0, self.pool.id)
+            torch._C._cuda_releasePool(0, self.pool.id)
 
 
 def pool(region):

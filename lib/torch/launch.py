@@ -22,7 +22,10 @@ NUMBERS = (bool, int, float)
 
 
 def stream_of(device):
-    return torch.cuda.current_stream().cuda_stream if device.type == "cuda" else None
+    if device.type != "cuda":
+        return None
+    # As compiled code asks for it: current_stream() takes ten times as long.
+    return torch._C._cuda_getCurrentRawStream(device.index or 0)
 
 
 def name_of(dtype):
