@@ -330,6 +330,10 @@ class Child:
         self.pool = None
         self.ops = None
         self.trace = None
+        # Recorded first of all: the GPU takes some 140 us to turn to this process, and
+        # what Python does before the first kernel disappears behind that, as it does
+        # behind earlier work where a model is used.
+        self.nudge = None
         self.fds = []
         self.waiting = select.poll()
         self.waiting.register(channel, select.POLLIN)
@@ -487,6 +491,7 @@ class Child:
             if self.device.type == "cpu":
                 self.pool = HostPool(lib, self.regions["pool"])
             else:
+                self.nudge = torch.cuda.Event()
                 self.pool = self.env.cuda().pool(self.regions["pool"])
 
     def seed(self, seed):
@@ -495,6 +500,8 @@ class Child:
             torch.cuda.default_generators[self.device.index or 0].manual_seed(seed)
 
     def iteration(self, data):
+        if self.nudge:
+            self.nudge.record()
         _, which, seq, seed, flags, idle = proto.GO.unpack(data)
         if self.trace:
             self.trace.mark(seq)
