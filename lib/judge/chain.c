@@ -144,7 +144,7 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 
 int chain_recover(struct judge *j, const struct fail *f, struct err *e)
 {
-	if (!j->torch_works && !j->host)
+	if (j->no_torch)
 		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
 	if (!host_alive(j)) {
 		if (j->host)

@@ -47,7 +47,7 @@ int chain_same_common(struct judge *j, const char *version,
 void chain_write_prov(struct judge *j, int64_t began, struct jw *w);
 
 /* After a fault: gives up a host that died and brings the device back.  -1
- * when that cannot help: no host has ever started (CA_UNAVAILABLE). */
+ * when that cannot help: no host starts here (CA_UNAVAILABLE). */
 int chain_recover(struct judge *j, const struct fail *f, struct err *e);
 
 extern const char *const chain_uses_build[];	/* {"build", NULL} */

@@ -47,14 +47,14 @@ int host_ready(struct judge *j, struct fail *f)
 {
 	struct err e = ERR_INIT;
 
+	j->no_torch = 0;
 	if (!j->host) {
 		j->host = torch_start(NULL, &e);
 		j->torches++;
 	}
-	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e)) {
-		j->torch_works = 1;
+	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e))
 		return 0;
-	}
+	j->no_torch = e.code == CA_UNAVAILABLE;
 	torch_close(j->host);
 	j->host = NULL;
 	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);

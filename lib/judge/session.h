@@ -20,7 +20,7 @@ struct judge {
 	struct rng rng;
 	const char *jail;		/* "full", "uid", "none" */
 	uint64_t torches;		/* hosts started, for messages */
-	int torch_works;		/* a host was ready once */
+	int no_torch;			/* a host cannot start here at all */
 };
 
 /* How something ended that was asked of a child. */

@@ -163,6 +163,22 @@ static int read_hello(struct torch_host *h, const struct json *j,
 	return 0;
 }
 
+/* A host that is gone before it said hello: a killed one may be tried again,
+ * one that ended by itself would do it again. */
+static int never_ready(struct torch_host *h, struct err *e)
+{
+	int status = 0;
+
+	err_clear(e);
+	child_finish(h->pid, deadline_in(LEAVE_SECONDS), &status);
+	h->pid = 0;
+	if (WIFSIGNALED(status))
+		return err_set(e, CA_TEMPFAIL, "the torch host was killed "
+			       "(signal %d)", WTERMSIG(status));
+	return err_set(e, CA_UNAVAILABLE, "the torch host ended with status "
+		       "%d before it was ready", WEXITSTATUS(status));
+}
+
 static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 {
 	struct json *j = NULL;
@@ -173,6 +189,8 @@ static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 		return err_set(e, CA_TEMPFAIL, "interrupted");
 	if (rc > 0)
 		rc = host_packet(h, deadline, &j, e);
+	if (rc < 0 && h->fd < 0 && h->pid > 0)
+		return never_ready(h, e);
 	if (rc == 0)
 		err_set(e, CA_UNAVAILABLE, "the torch host was not ready "
 			"within %g s", seconds);
