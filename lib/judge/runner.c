@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/io.h"
 #include "judge/session.h"
 
@@ -338,17 +339,37 @@ static void runner_clear(struct runner *r, const char *role)
 	r->params = r->pool = r->seen = (struct mem)MEM_NONE;
 }
 
+/* Under which name the host keeps compiled code of this program. */
+static void cache_name(const struct program *p, char out[HASH_HEX])
+{
+	struct hash *h = hash_new();
+	uint8_t sum[HASH_LEN];
+
+	out[0] = '\0';
+	if (!h)
+		return;
+	hash_part(h, p->code, p->codelen);
+	hash_part(h, p->mode, p->mode ? strlen(p->mode) : 0);
+	hash_end(h, sum);
+	hex(sum, HASH_LEN, out);
+}
+
 /* Up to the point where foreign code would be loaded. */
 static int begin(struct judge *j, const struct oracle *o, struct runner *r,
-		 struct fail *f)
+		 const struct program *p, struct fail *f)
 {
 	struct torch_spawn s = { .role = r->role, .device = j->dev->name,
 				 .node = j->dev->node, .jail = j->jail,
 				 .may_exec = !strcmp(r->role, "compile") };
+	char name[HASH_HEX];
 	struct str req = STR_INIT;
 	struct err e = ERR_INIT;
 	int rc;
 
+	if (s.may_exec && p) {
+		cache_name(p, name);
+		s.cache = name[0] ? name : NULL;
+	}
 	if (host_ready(j, f) || allocate(j, o, r, f))
 		return -1;
 	if (torch_spawn(j->host, &s, &r->child, &e)) {
@@ -369,7 +390,7 @@ int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
 {
 	runner_clear(r, p->role);
-	if (begin(j, o, r, f))
+	if (begin(j, o, r, p, f))
 		return -1;
 	return load(j, o, r, p, f);
 }
@@ -383,7 +404,7 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 	int rc;
 
 	runner_clear(r, "calib");
-	if (begin(j, o, r, f))
+	if (begin(j, o, r, NULL, f))
 		return -1;
 	leaves_check(&o->first, o->expect.bytes, ext);
 	jw_init(&w, &req);
