@@ -12,6 +12,18 @@
 #include "judge/cuda_move.h"
 #include "judge/device.h"
 
+/*
+ * Processors for the clock (cuda_cpus.c).  The judge's thread and a runner's
+ * main thread each stay on a core of their own while brackets are timed:
+ * where the scheduler puts them costs tens of microseconds, another amount in
+ * each process.  Without two cores, or the right to say so, nothing is done.
+ */
+struct cuda_cpus { int judge, runner; };	/* -1: none */
+void cuda_cpus_find(struct cuda_cpus *c);
+void cuda_cpus_hold(const struct cuda_cpus *c, pid_t runner);
+/* Lets the judge's thread run anywhere again. */
+void cuda_cpus_let(const struct cuda_cpus *c);
+
 struct cuda {
 	struct device dev;
 	struct cu_dev *cu;
@@ -23,6 +35,7 @@ struct cuda {
 	int nvml_tried;
 	int lease;		/* descriptor, -1 */
 	struct cu_nodes nodes;
+	struct cuda_cpus cpus;
 	double late_us;		/* a probe that takes longer waited for
 				 * somebody else's work */
 };

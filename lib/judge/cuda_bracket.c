@@ -217,7 +217,7 @@ static int warm_up(struct device *d, struct runner *r,
 	return 0;
 }
 
-int cuda_bracket(struct device *d, struct runner *r, const struct bracket *b,
+static int timed(struct device *d, struct runner *r, const struct bracket *b,
 		 struct bracket_result *res, struct err *e)
 {
 	struct cuda *c = cuda_of(d);
@@ -250,4 +250,18 @@ int cuda_bracket(struct device *d, struct runner *r, const struct bracket *b,
 	if (rc)
 		return rc > 0 ? 0 : -1;
 	return busy_behind(c, &res->late, e);
+}
+
+int cuda_bracket(struct device *d, struct runner *r, const struct bracket *b,
+		 struct bracket_result *res, struct err *e)
+{
+	const struct cuda_cpus *cpus = &cuda_of(d)->cpus;
+	int rc;
+
+	if (!b->warm)
+		return timed(d, r, b, res, e);
+	cuda_cpus_hold(cpus, r->child.pid);
+	rc = timed(d, r, b, res, e);
+	cuda_cpus_let(cpus);
+	return rc;
 }

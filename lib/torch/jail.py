@@ -39,12 +39,24 @@ def strings(paths):
     return (ctypes.c_char_p * (len(paths) + 1))(*[os.fsencode(p) for p in paths], None)
 
 
+def compilers():
+    """Where inductor and triton find compilers that are not below /usr."""
+    names = [os.environ.get("CC"), os.environ.get("CXX"), "gcc", "g++", "cc", "c++", "clang"]
+    found = {shutil.which(n) for n in names if n} - {None}
+    found |= {os.path.realpath(p) for p in found}
+    folders = {os.path.dirname(p) for p in found if not p.startswith("/usr/")}
+    # With its libraries beside it, unless that would be somebody's home.
+    wide = {"/", "/opt", "/home", os.path.expanduser("~")}
+    return {f if os.path.dirname(f) in wide else os.path.dirname(f) for f in folders}
+
+
 def readable(*more):
     """What Python and torch are loaded from."""
     paths = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(torch.__file__)),
              os.path.dirname(os.path.realpath(sys.executable))}
     paths.update(p for p in sys.path if os.path.isdir(p))
     paths.update(more)
+    paths.update(compilers())
     paths.update(p for p in ("/usr/local/cuda", os.environ.get("CUDA_HOME", "")) if p)
     return sorted({os.path.realpath(p) for p in paths if os.path.exists(p)} - {"/"})
 
