@@ -63,8 +63,8 @@ struct trace_table {
 
 /*
  * Reads a region after its child has ended.  Counted is what started in the
- * iterations with seq = from, from + step, … up to `to`.  CA_DATAERR when the region was never
- * begun (no CUPTI there) or is nonsense.
+ * iterations with seq = from, from + step, … up to `to`.  CA_DATAERR when the
+ * region was never begun (no CUPTI there) or is nonsense.
  */
 int trace_read(const void *region, size_t bytes, uint64_t from, uint64_t to,
 	       uint64_t step, struct trace_table *t, struct err *e);

@@ -49,7 +49,7 @@
 struct judging {
 	struct judge_opts *o;
 	struct judge *j;
-	struct torch_host *host;	/* started ahead, until the judge has it */
+	struct torch_host *host;	/* started ahead of the judge */
 };
 
 /* Takes -q, --seed and --no-prov over; warns loudly about --no-jail. */

@@ -98,8 +98,9 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 		struct fail *f);
 
 /*
- * What CUPTI saw of the iterations from, from + step, … to (trace_free); at
- * the end of the runner's work.  Evidence: -1 where there is none, which fails nobody.
+ * What CUPTI saw of the iterations from, from + step, … up to `to`
+ * (trace_free); at the end of the runner's work.  Evidence: -1 where there is
+ * none, which fails nobody.
  */
 int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 		 uint64_t to, uint64_t step, struct trace_table *t);
