@@ -96,24 +96,12 @@ static void write_time(const struct profiled *p, enum racer who,
 	jw_end_obj(w);
 }
 
-/* Speedup over one baseline, and the gain (t0 - t)/t0 that rewards go by. */
-static size_t write_speedup(const struct profiled *p, enum racer who,
-			    const char *key, struct jw *w)
+/* Gains (t0 - t)/t0 of the rounds, which rewards go by, and as speedup. */
+static void write_gain(const double *gain, size_t n, struct jw *w)
 {
-	const struct race *r = p->t.race;
-	double gain[STATS_ROUNDS];
 	struct stats_bound b;
-	size_t shorts;
 
-	jw_key(w, key);
-	if (!r[RACE_CANDIDATE].runs || !r[who].runs || !p->t.rounds ||
-	    p->f.status != ST_OK) {
-		jw_null(w);
-		return 0;
-	}
-	shorts = stats_gains(r[RACE_CANDIDATE].time, r[who].time,
-			     p->t.rounds, gain);
-	stats_bound(gain, p->t.rounds, &b);
+	stats_bound(gain, n, &b);
 	jw_obj(w);
 	jw_knum(w, "point", stats_speedup(b.point));
 	jw_knum(w, "lower", isfinite(b.lower) ? stats_speedup(b.lower) : NAN);
@@ -126,6 +114,46 @@ static size_t write_speedup(const struct profiled *p, enum racer who,
 	jw_knum(w, "upper", b.upper);
 	jw_end_obj(w);
 	jw_end_obj(w);
+}
+
+/* Over one baseline, by the sums of the kernels' times; null unless every round of both
+ * was traced. */
+static void write_device_speedup(const struct profiled *p, enum racer who,
+				 const char *key, struct jw *w)
+{
+	const struct race *a = &p->t.race[RACE_CANDIDATE];
+	const struct race *b = &p->t.race[who];
+	double gain[STATS_ROUNDS];
+	size_t n = 0;
+
+	for (size_t i = 0; a->runs && b->runs && i < p->t.rounds; i++)
+		if (isfinite(a->device_us[i]) && b->device_us[i] > 0)
+			gain[n++] = (b->device_us[i] - a->device_us[i]) /
+				    b->device_us[i];
+	jw_key(w, key);
+	if (n && n == p->t.rounds)
+		write_gain(gain, n, w);
+	else
+		jw_null(w);
+}
+
+/* Over one baseline, by the judge's clock. */
+static size_t write_speedup(const struct profiled *p, enum racer who,
+			    const char *key, struct jw *w)
+{
+	const struct race *r = p->t.race;
+	double gain[STATS_ROUNDS];
+	size_t shorts;
+
+	jw_key(w, key);
+	if (!r[RACE_CANDIDATE].runs || !r[who].runs || !p->t.rounds ||
+	    p->f.status != ST_OK) {
+		jw_null(w);
+		return 0;
+	}
+	shorts = stats_gains(r[RACE_CANDIDATE].time, r[who].time,
+			     p->t.rounds, gain);
+	write_gain(gain, p->t.rounds, w);
 	return shorts;
 }
 
@@ -245,6 +273,13 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_kbool(w, "provisional", j->o.quick || j->o.eager_only);
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
 	write_device_sums(p, w);
+	if (!strcmp(j->dev->ops->name, "cuda")) {
+		jw_key(w, "device_speedup");
+		jw_obj(w);
+		write_device_speedup(p, RACE_EAGER, "eager", w);
+		write_device_speedup(p, RACE_COMPILE, "compile", w);
+		jw_end_obj(w);
+	}
 	write_kernels(j, p, w);
 }
 

@@ -4,6 +4,10 @@
 # The CUDA fixtures through the whole chain, each with the verdict and one of
 # the rewards that its file states.
 
+setup_file() {
+	export BATS_TEST_TIMEOUT=600
+}
+
 setup() {
 	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
 		skip "no GPU"
@@ -15,8 +19,10 @@ setup() {
 	[ "$status" -eq 0 ]
 }
 
-@test "every CUDA fixture earns what its file says" {
-	run test/fixtures.sh -q cuda
+# One of each kind; all of them take ten minutes (test/fixtures.sh -q cuda).
+@test "fast, slow, wrong and paper-form fixtures earn what their files say" {
+	run test/fixtures.sh -q cuda axpby slow-axpby bad-value axpby-paper \
+		diag-matmul
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
