@@ -116,8 +116,8 @@ static void write_gain(const double *gain, size_t n, struct jw *w)
 	jw_end_obj(w);
 }
 
-/* Over one baseline, by the sums of the kernels' times; null unless every round of both
- * was traced. */
+/* Over one baseline, by the sums of the kernels' times; null unless every
+ * round of both was traced. */
 static void write_device_speedup(const struct profiled *p, enum racer who,
 				 const char *key, struct jw *w)
 {
