@@ -188,7 +188,6 @@ static int finish(struct cuda *c, struct runner *r, const struct bracket *b,
 static int warm_up(struct device *d, struct runner *r,
 		   const struct bracket *b, struct bracket_result *res)
 {
-	struct extent ext[CA_LEAVES];
 	struct ca_go go = b->go;
 
 	r->warmed = b->warm && r->brackets;
@@ -206,15 +205,8 @@ static int warm_up(struct device *d, struct runner *r,
 	res->wait = cuda_answer(d, r, &res->msg, b->deadline);
 	if (res->wait != WAIT_OK || res->msg.end != END_OK)
 		return 1;
-	if (leaves_check(&res->msg, r->pool.bytes, ext)) {
-		res->bad_leaf = 1;
-		return 1;
-	}
-	r->nlast = 0;
-	for (uint32_t i = 0; i < res->msg.nleaf; i++)
-		if (ext[i].bytes)
-			r->last[r->nlast++] = ext[i];
-	return 0;
+	res->bad_leaf = runner_note(r, &res->msg);
+	return !!res->bad_leaf;
 }
 
 static int timed(struct device *d, struct runner *r, const struct bracket *b,

@@ -74,3 +74,16 @@ int leaves_check(const struct ca_msg *m, size_t bytes,
 			return -1;
 	return 0;
 }
+
+int runner_note(struct runner *r, const struct ca_msg *m)
+{
+	struct extent ext[CA_LEAVES];
+
+	if (leaves_check(m, r->pool.bytes, ext))
+		return -1;
+	r->nlast = 0;
+	for (uint32_t i = 0; i < m->nleaf; i++)
+		if (ext[i].bytes)
+			r->last[r->nlast++] = ext[i];
+	return 0;
+}

@@ -69,8 +69,8 @@ struct bracket {
 	size_t param_bytes;		/* over the runner's in the same step */
 	struct mem *capture;		/* results are packed here; NULL: not */
 	uint64_t poison;		/* seed of the poison */
-	int warm;			/* CUDA: before the clock starts, a
-					 * call on the previous inputs */
+	int warm;			/* before the clock starts, a call on
+					 * the previous inputs */
 	int64_t deadline;		/* now_ns() scale */
 };
 
@@ -179,5 +179,9 @@ int device_cuda_sees_processes(struct device *d);
  */
 int leaves_check(const struct ca_msg *m, size_t bytes,
 		 struct extent ext[CA_LEAVES]);
+
+/* The same for a runner's answer whose results nobody captures: they become
+ * what the next reveal poisons. */
+int runner_note(struct runner *r, const struct ca_msg *m);
 
 #endif

@@ -397,7 +397,7 @@ static void attempt_reference(struct judge *j, const char *code, size_t len,
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
-	timing_baselines(j, &o, &g, &p->t, QUICK_ROUNDS, &p->f);
+	timing_run(j, &o, &g, &p->t, QUICK_ROUNDS, &p->f);
 out:
 	oracle_stop(j, &o);
 }

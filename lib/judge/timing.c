@@ -13,8 +13,8 @@
 
 #define WARM 2			/* iterations after the first call, untimed */
 #define ITER_MIN 5
-#define ITER_MAX 15
-#define ROUND_NS 150e6		/* what one process may spend in its calls */
+#define ITER_MAX 12
+#define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
 #define SHORT_NS 1e6		/* brackets below it do not wait for the GPU */
 #define WARM_NS 20e6		/* brackets above it need no warm call */
@@ -98,7 +98,9 @@ static int run_process(struct judge *j, struct oracle *o,
 			goto out;
 		}
 		plain_round(j, &round);
-		if (trial_go(&tr, &round, i ? 0 : GO_FIRST, &took, f))
+		if (trial_sample(&tr, bank_at(t->bank, i),
+				 who == RACE_CANDIDATE, &round,
+				 i ? 0 : GO_FIRST, &took, f))
 			goto out;
 		if (i == WARM && who == RACE_EAGER && !t->rounds)
 			t->iterations = iterations_for((double)took);
@@ -136,17 +138,8 @@ static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
 		.poison = rng_u64(&j->rng),
 		.warm = 1,
 	};
-	struct verify_round round;
-	struct ca_msg m;
 
-	plain_round(j, &round);
-	/* The oracle works between iterations as it does for a racer, so that
-	 * caches are in the same state. */
-	if (oracle_inputs(j, o, round.seed, "plain", 1, f) ||
-	    runner_go(j, r, &b, res, f) ||
-	    oracle_expect(j, o, round.forward_seed, "native", &m, f))
-		return -1;
-	return 0;
+	return runner_go(j, r, &b, res, f);
 }
 
 /*
@@ -304,28 +297,32 @@ static int wants_more(const struct timing *t)
 			       t->rounds, STATS_GAIN) == STATS_MORE;
 }
 
+static int run_rounds(struct judge *j, struct oracle *o,
+		      const struct guard_result *g, struct timing *t,
+		      size_t max_rounds, struct fail *f)
+{
+	do {
+		if (one_round(j, o, g, t, f))
+			return -1;
+	} while (t->rounds < max_rounds &&
+		 (!t->race[RACE_CANDIDATE].runs || wants_more(t)));
+	return 0;
+}
+
 int timing_run(struct judge *j, struct oracle *o,
 	       const struct guard_result *g, struct timing *t,
 	       size_t max_rounds, struct fail *f)
 {
-	t->iterations = ITER_MIN;
-	do {
-		if (one_round(j, o, g, t, f))
-			return -1;
-	} while (t->rounds < max_rounds && wants_more(t));
-	return 0;
-}
+	struct bank bank;
+	int rc;
 
-int timing_baselines(struct judge *j, struct oracle *o,
-		     const struct guard_result *g, struct timing *t,
-		     size_t rounds, struct fail *f)
-{
+	bank_init(&bank, j, o, WARM + 1 + ITER_MAX);
+	t->bank = &bank;
 	t->iterations = ITER_MIN;
-	t->race[RACE_CANDIDATE].runs = 0;
-	while (t->rounds < rounds)
-		if (one_round(j, o, g, t, f))
-			return -1;
-	return 0;
+	rc = run_rounds(j, o, g, t, max_rounds, f);
+	t->bank = NULL;
+	bank_release(&bank);
+	return rc;
 }
 
 void timing_release(struct timing *t)

@@ -31,6 +31,7 @@ struct timing {
 	size_t rounds;
 	size_t iterations;	/* timed ones of a process */
 	int contended;
+	struct bank *bank;	/* timing_run's own */
 	uint64_t verified; /* timed iterations of the candidate, all right */
 };
 
@@ -38,16 +39,12 @@ struct timing {
  * Runs rounds until the looks decide or max_rounds are done.  The oracle has
  * run and holds the state that all competitors get.  A candidate that fails
  * ends it: -1 with `f` (a verdict, or a fault).  A baseline that fails drops
- * out; eager's failure is the task's (invalid_reference).
+ * out; eager's failure is the task's (invalid_reference).  Where the
+ * candidate does not take part, max_rounds are run.
  */
 int timing_run(struct judge *j, struct oracle *o,
 	       const struct guard_result *g, struct timing *t,
 	       size_t max_rounds, struct fail *f);
-
-/* Only the baselines, `rounds` times; the candidate's entry is left out. */
-int timing_baselines(struct judge *j, struct oracle *o,
-		     const struct guard_result *g, struct timing *t,
-		     size_t rounds, struct fail *f);
 
 void timing_release(struct timing *t);
 

@@ -24,6 +24,9 @@ int trial_init(struct trial *t, struct judge *j, struct oracle *o,
 	memset(t, 0, sizeof(*t));
 	t->j = j;
 	t->o = o;
+	t->inputs = &o->inputs;
+	t->expect = &o->expect;
+	t->slots = o->slots.p;
 	t->got = t->ref = (struct mem)MEM_NONE;
 	for (size_t i = 0; i < CA_LEAVES; i++)
 		cmp_result_init(&t->sum[i]);
@@ -68,18 +71,23 @@ static int want_fp64(struct trial *t, const struct verify_round *round,
 
 		if (native->leaf[i].kind != LEAF_TENSOR)
 			continue;
-		if (cmp_leaf_view(&native->leaf[i], t->o->expect.p,
+		if (cmp_leaf_view(&native->leaf[i], t->expect->p,
 				  native->leaf[i].offset, &v) ||
 		    view_count(&v, &n, &bytes))
 			return 1;
 		if (t->j->dev->ops->copy(t->j->dev, &t->ref, to,
-					 &t->o->expect,
-					 native->leaf[i].offset, bytes, &e))
+					 t->expect, native->leaf[i].offset,
+					 bytes, &e))
 			return infra(f, &e);
 		at[i].offset = to;
 		at[i].bytes = bytes;
 		to += (bytes + 63) & ~(uint64_t)63;
 	}
+	/* For a sample of the bank the oracle has to go back to its inputs. */
+	if (t->banked && oracle_inputs(t->j, t->o, round->seed,
+				       family_name(round->family),
+				       round->factor, f))
+		return -1;
 	return oracle_expect(t->j, t->o, round->forward_seed, "fp64", m64, f);
 }
 
@@ -102,7 +110,7 @@ static int views(const struct trial *t, const struct bracket_result *res,
 	if (cmp_leaf_view(&res->msg.leaf[i], t->got.p, res->got[i].offset,
 			  got))
 		return -1;
-	return cmp_leaf_view(&t->want.leaf[i], t->o->expect.p,
+	return cmp_leaf_view(&t->want.leaf[i], t->expect->p,
 			     t->want.leaf[i].offset, want);
 }
 
@@ -272,7 +280,7 @@ static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
 		rc = after_differs(t, &t->r->in[set], &o->after,
 				   json_path(o->spec, "inputs.storages"), f);
 	else
-		rc = d->differs(t->j->dev, &t->r->in[set], 0, &o->inputs, 0,
+		rc = d->differs(t->j->dev, &t->r->in[set], 0, t->inputs, 0,
 				o->input_bytes, &e);
 	if (rc < 0)
 		return e.code ? infra(f, &e) : -1;
@@ -329,9 +337,9 @@ static int bracket(struct trial *t, const struct verify_round *round,
 		.go = { .set = (uint32_t)(t->r->brackets & 1),
 			.forward_seed = round->forward_seed,
 			.flags = flags | (t->no_wait ? 0 : GO_SYNC) },
-		.inputs = &t->o->inputs,
+		.inputs = t->inputs,
 		.input_bytes = t->o->input_bytes,
-		.slots = t->o->slots.p,
+		.slots = t->slots,
 		.params = t->rewrite ? &t->o->params : NULL,
 		.param_bytes = t->o->param_bytes,
 		.capture = &t->got,
@@ -343,15 +351,64 @@ static int bracket(struct trial *t, const struct verify_round *round,
 	return runner_go(t->j, t->r, &b, res, f);
 }
 
+/* Everything about one answer, the expected values at hand. */
+static int judge_answer(struct trial *t, const struct verify_round *round,
+			const struct bracket_result *res, unsigned set,
+			uint32_t flags, struct fail *f)
+{
+	char text[256];
+	enum status s;
+	uint32_t leaf;
+
+	t->iterations++;
+	s = cmp_leaves(&res->msg, &t->want, &leaf, text, sizeof(text));
+	if (s != ST_OK)
+		return fail_set(f, s, PHASE_RESULT, "%s", text);
+	if (judge_ops(t, &res->msg, flags, f) ||
+	    judge_memory(t, set, t->want.modified, f))
+		return -1;
+	return judge_values(t, round, res, f);
+}
+
 int trial_go(struct trial *t, const struct verify_round *round,
 	     uint32_t flags, int64_t *ns, struct fail *f)
 {
+	return trial_sample(t, NULL, 1, round, flags, ns, f);
+}
+
+static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
+		     int64_t *ns, struct fail *f)
+{
 	unsigned set = (unsigned)(t->r->brackets & 1);
 	struct bracket_result res;
-	enum status s;
-	uint32_t leaf;
-	char text[256];
+	int rc;
 
+	t->inputs = &s->inputs;
+	t->expect = &s->expect;
+	t->slots = s->slots;
+	t->want = s->want;
+	t->banked = 1;
+	rc = bracket(t, &s->round, flags, &res, f);
+	if (!rc) {
+		*ns = res.ns;
+		rc = judge_answer(t, &s->round, &res, set, flags, f);
+	}
+	t->inputs = &t->o->inputs;
+	t->expect = &t->o->expect;
+	t->slots = t->o->slots.p;
+	t->banked = 0;
+	return rc;
+}
+
+int trial_sample(struct trial *t, struct sample *s, int fresh,
+		 const struct verify_round *round, uint32_t flags,
+		 int64_t *ns, struct fail *f)
+{
+	unsigned set = (unsigned)(t->r->brackets & 1);
+	struct bracket_result res;
+
+	if (s && s->full && !fresh)
+		return on_sample(t, s, flags, ns, f);
 	if (oracle_inputs(t->j, t->o, round->seed,
 			  family_name(round->family), round->factor, f) ||
 	    bracket(t, round, flags, &res, f) ||
@@ -359,14 +416,9 @@ int trial_go(struct trial *t, const struct verify_round *round,
 			  &t->want, f))
 		return -1;
 	*ns = res.ns;
-	t->iterations++;
-	s = cmp_leaves(&res.msg, &t->want, &leaf, text, sizeof(text));
-	if (s != ST_OK)
-		return fail_set(f, s, PHASE_RESULT, "%s", text);
-	if (judge_ops(t, &res.msg, flags, f) ||
-	    judge_memory(t, set, t->want.modified, f))
-		return -1;
-	return judge_values(t, round, &res, f);
+	if (s)
+		sample_keep(t->j, s, t->o, round, &t->want);
+	return judge_answer(t, round, &res, set, flags, f);
 }
 
 void trial_write(const struct trial *t, struct jw *w)

@@ -7,6 +7,7 @@
 #ifndef CA_JUDGE_TRIAL_H
 #define CA_JUDGE_TRIAL_H
 
+#include "judge/bank.h"
 #include "judge/compare.h"
 #include "judge/families.h"
 #include "judge/guard.h"
@@ -19,10 +20,15 @@ struct trial {
 	struct guard_result guard;	/* tolerance per leaf */
 	int no_wait;		/* CUDA: answers come right after the launches
 				 * and the capture waits for them */
-	int warm;		/* CUDA: see struct bracket */
+	int warm;		/* see struct bracket */
 	int rewrite;		/* copy the state again at the next reveal */
 	struct mem got, ref;		/* private: captured, and expected while
 					 * the fp64 values take its place */
+	/* Where this iteration's inputs and expected values are: the oracle's
+	 * memory, or a sample of the bank. */
+	const struct mem *inputs, *expect;
+	const struct ca_slot *slots;
+	int banked;
 	struct cmp_result sum[CA_LEAVES];	/* worst so far */
 	struct ca_msg want;		/* leaves of the last expectation */
 	uint64_t iterations, skipped;
@@ -45,6 +51,13 @@ void trial_release(struct trial *t);
  */
 int trial_go(struct trial *t, const struct verify_round *round,
 	     uint32_t flags, int64_t *ns, struct fail *f);
+
+/* The same for a baseline: on the sample if it is full, else on fresh inputs,
+ * which it then keeps.  For a candidate (`fresh`) always the latter.  s may be
+ * NULL. */
+int trial_sample(struct trial *t, struct sample *s, int fresh,
+		 const struct verify_round *round, uint32_t flags,
+		 int64_t *ns, struct fail *f);
 
 /* Writes the array of verify.tensors. */
 void trial_write(const struct trial *t, struct jw *w);
