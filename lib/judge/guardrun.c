@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/hash.h"
-#include "base/io.h"
-#include "base/path.h"
+#include "judge/memo.h"
 #include "judge/trial.h"
 
 #define GUARD_VERSION "1"
@@ -233,57 +230,23 @@ out:
 	return rc;
 }
 
-static int cache_file(struct judge *j, const char *task,
-		      char out[CA_PATH_MAX + HASH_HEX + 8])
-{
-	char dir[CA_PATH_MAX], name[HASH_HEX];
-	struct str key = STR_INIT;
-	int rc = -1;
-
-	str_addf(&key, "%s|%s|%s|%s|%s", GUARD_VERSION, task, j->dev->name,
-		 j->dev->model, torch_version(j->host));
-	if (!key.failed && !path_cache(dir, "guard", NULL)) {
-		sha256_hex(key.buf, key.len, name);
-		snprintf(out, CA_PATH_MAX + HASH_HEX + 8, "%s/%s.json", dir,
-			 name);
-		rc = 0;
-	}
-	str_release(&key);
-	return rc;
-}
-
-static int cached(const char *path, struct guard_result *g)
-{
-	struct str s = STR_INIT;
-	struct json *root = NULL;
-	int rc = -1;
-
-	if (!access(path, R_OK) && !read_file(path, JSON_MAX_LINE, &s, NULL))
-		root = json_parse(s.buf, s.len, JSON_MAX_LINE, NULL, NULL);
-	if (root)
-		rc = guard_read(root, g);
-	json_free(root);
-	str_release(&s);
-	return rc;
-}
-
 int guard_task(struct judge *j, struct oracle *o, const char *task,
 	       struct guard_result *g, struct fail *f)
 {
-	char path[CA_PATH_MAX + HASH_HEX + 8];
-	int have_path = !cache_file(j, task, path);
+	struct json *known = memo_get(j, "guard", task, GUARD_VERSION);
+	int have = known && !guard_read(known, g) &&
+		   g->nleaf == o->first.nleaf;
 	struct str s = STR_INIT;
 	struct jw w;
 
-	if (have_path && !cached(path, g) && g->nleaf == o->first.nleaf)
+	json_free(known);
+	if (have)
 		return 0;
 	if (run(j, o, g, f))
 		return -1;
 	jw_init(&w, &s);
 	guard_write(&w, g);
-	/* The cache only saves time: a full disk is no failure here. */
-	if (have_path && !s.failed)
-		write_file_atomic(path, s.buf, s.len, 0644, NULL);
+	memo_put(j, "guard", task, GUARD_VERSION, &s);
 	str_release(&s);
 	return 0;
 }

@@ -14,6 +14,7 @@ enum racer { RACE_CANDIDATE, RACE_EAGER, RACE_COMPILE, RACERS };
 struct race {
 	struct program program;
 	int runs;		/* takes part */
+	int remembered;		/* its times are an earlier run's */
 	struct fail out;	/* why it does not any more */
 	double bracket[STATS_ROUNDS];	/* ns, median of each round */
 	double correction[STATS_ROUNDS];	/* ns, C of each round */
@@ -45,6 +46,9 @@ struct timing {
 int timing_run(struct judge *j, struct oracle *o,
 	       const struct guard_result *g, struct timing *t,
 	       size_t max_rounds, struct fail *f);
+
+/* Forgets the rounds; the racers stay. */
+void timing_again(struct timing *t);
 
 void timing_release(struct timing *t);
 
