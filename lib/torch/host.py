@@ -39,6 +39,7 @@ import select  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import types  # noqa: E402
+import warnings  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -46,6 +47,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def import_package():
     """Our modules under a name of their own: -I keeps this directory off sys.path, so
     that no task's `import state` finds ours."""
+    warnings.simplefilter("ignore")     # torch's own, at its import
     package = types.ModuleType("catorch")
     package.__path__ = [HERE]
     sys.modules["catorch"] = package

@@ -3,6 +3,7 @@
 jailed compilers write."""
 import ctypes
 import fcntl
+import functools
 import os
 import shutil
 import stat
@@ -61,6 +62,18 @@ def readable(*more):
     return sorted({os.path.realpath(p) for p in paths if os.path.exists(p)} - {"/"})
 
 
+@functools.cache
+def closed_to_others():
+    """The first folder that code of another uid could not load Python or torch from."""
+    for path in readable():
+        while path != "/":
+            mode = os.stat(path).st_mode
+            if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
+                return path
+            path = os.path.dirname(path)
+    return None
+
+
 def default_memory():
     """Three quarters of what is free now, but no less than 2 GiB."""
     free = 0
@@ -92,6 +105,9 @@ class Jail:
             if lib is None:
                 raise ValueError("there is no libca-child.so, which the jail needs")
             self.uid = lib.jail_self_uid()
+        if self.level >= LEVELS["uid"] and os.geteuid() == 0 and closed_to_others():
+            raise ValueError(f"'{closed_to_others()}' is closed to other users, as which jailed "
+                             "code runs: Python or torch cannot be loaded from it")
 
     def call(self, name, *args):
         text = ctypes.create_string_buffer(MESSAGE)

@@ -73,7 +73,7 @@ def build_alloc(source, cache):
         cxx = os.environ.get("CXX") or "g++"
         if not shutil.which(cxx):
             raise RuntimeError(f"no C++ compiler '{cxx}', which the torch host needs once")
-        cmd = [cxx, "-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-w",
+        cmd = [cxx, "-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-w",
                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
                f"-I{root}/include", "-o", temp, source, f"-L{root}/lib", "-lc10", "-ltorch_cpu"]
         done = subprocess.run(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
