@@ -193,7 +193,8 @@ class Host:
                 raise ValueError("unknown op")
         except (ValueError, KeyError, TypeError, RecursionError, OSError) as exc:
             name = req.get("id") if isinstance(req, dict) else None
-            self.send({"id": name, "error": f"{type(exc).__name__}: {exc}"[:500]})
+            kind = "" if isinstance(exc, ValueError) else f"{type(exc).__name__}: "
+            self.send({"id": name, "error": f"{kind}{exc}"[:500]})
         finally:
             for fd in fds:
                 os.close(fd)
