@@ -119,7 +119,7 @@ static int text_fd(const char *text)
 	return fd;
 }
 
-static struct region *region(struct kid *k, const char *name)
+static struct region *find(struct kid *k, const char *name)
 {
 	for (size_t i = 0; i < k->nr; i++)
 		if (!strcmp(k->r[i].name, name))
@@ -127,10 +127,19 @@ static struct region *region(struct kid *k, const char *name)
 	return NULL;
 }
 
+static struct region *region(struct kid *k, const char *name)
+{
+	struct region *r = find(k, name);
+
+	if (!r)
+		abort();
+	return r;
+}
+
 /* Makes memory and shares it. */
 static void map(struct kid *k, const char *name, size_t n)
 {
-	struct region *r = region(k, name);
+	struct region *r = find(k, name);
 	char req[256];
 
 	if (!r)
@@ -225,7 +234,7 @@ static void expect(struct kid *o, const char *precision)
 
 	snprintf(req, sizeof(req), "{'op':'expect','forward_seed':'7',"
 		 "'precision':'%s'}", precision);
-	if (!region(o, "expect"))
+	if (!find(o, "expect"))
 		map(o, "expect", 1 << 20);
 	ask(o, req, NULL, 0);
 }
