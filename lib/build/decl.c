@@ -4,47 +4,20 @@
  */
 #include "build/decl.h"
 
-#include <ctype.h>
-#include <stdint.h>
 #include <string.h>
 
+#include "build/pp.h"
+
 #define DECL_MAX 2048		/* tokens of one declaration that are kept */
+#define DECLS_MAX 8192		/* more are not seen */
 #define MAX_NEST 64
-#define MAX_EXPAND 8
-#define BUCKETS 1024
-/* A source may try to make us work without end: these are far beyond honest
- * ones, and what comes after them is not seen. */
-#define MACROS_MAX 16384
-#define EXPANSIONS_MAX 20000
-#define DECLS_MAX 8192
-
-struct macro {
-	const char *file, *name, *body;
-	size_t name_len, body_len;
-	int function;
-	size_t next;			/* in its bucket, plus one */
-};
-
-struct frame {			/* text being expanded */
-	struct lexer x;
-	const struct macro *macro;
-	unsigned line;
-};
 
 struct scan {
 	struct arena *a;
 	struct decls *d;
-	struct macro *macro;
-	size_t nmacro, macro_alloc;
-	size_t bucket[BUCKETS];		/* newest macro, plus one */
-	unsigned expansions;
-	/* the file in hand */
+	struct pp *pp;
 	const char *file;
-	int is_c, is_cuda;
-	struct frame frame[MAX_EXPAND];
-	int depth;
-	enum { COND_TAKE, COND_SKIP, COND_DONE } cond[MAX_NEST];
-	int ncond;
+	int is_c;
 	char linkage[MAX_NEST];	/* one per open block: C linkage inside */
 	int nblock;
 	struct token tok[DECL_MAX];
@@ -72,229 +45,6 @@ static void *grow(struct scan *s, void *v, size_t n, size_t *alloc,
 	return w;
 }
 
-static int word_is(const char *w, size_t n, const char *text)
-{
-	return strlen(text) == n && memcmp(w, text, n) == 0;
-}
-
-static size_t word_len(const char *s, const char *end)
-{
-	const char *w = s;
-
-	while (s < end && (isalnum((unsigned char)*s) || *s == '_'))
-		s++;
-	return (size_t)(s - w);
-}
-
-static size_t bucket_of(const char *s, size_t n)
-{
-	uint32_t h = 2166136261u;
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 16777619u;
-	return h % BUCKETS;
-}
-
-static void add_macro(struct scan *s, const struct token *t)
-{
-	const char *end = t->p + t->len, *word, *rest;
-	size_t n = lex_directive(t, &word, &rest);
-	struct macro *m;
-
-	if (!word_is(word, n, "define") || s->nmacro == MACROS_MAX)
-		return;
-	n = word_len(rest, end);
-	m = grow(s, s->macro, s->nmacro, &s->macro_alloc, sizeof(*m));
-	if (!m || !n)
-		return;
-	s->macro = m;
-	m += s->nmacro++;
-	m->file = s->file;
-	m->name = rest;
-	m->name_len = n;
-	m->function = rest + n < end && rest[n] == '(';
-	m->body = rest + n;
-	m->body_len = (size_t)(end - m->body);
-	n = bucket_of(m->name, n);
-	m->next = s->bucket[n];
-	s->bucket[n] = s->nmacro;
-}
-
-/* The macro of this name, the file's own before another's. */
-static const struct macro *find_macro(const struct scan *s, const char *name,
-				      size_t len)
-{
-	const struct macro *other = NULL, *m;
-	size_t i;
-
-	for (i = s->bucket[bucket_of(name, len)]; i > 0; i = m->next) {
-		m = &s->macro[i - 1];
-		if (m->name_len != len || memcmp(m->name, name, len) != 0)
-			continue;
-		if (strcmp(m->file, s->file) == 0)
-			return m;
-		other = m;
-	}
-	return other;
-}
-
-/* 1 or 0 for names that the compiler defines or surely does not; else -1. */
-static int predefined(const struct scan *s, const char *name, size_t n)
-{
-	if (word_is(name, n, "__cplusplus"))
-		return !s->is_c;
-	if (word_is(name, n, "__CUDACC__") || word_is(name, n, "__NVCC__"))
-		return s->is_cuda;
-	if (word_is(name, n, "__CUDA_ARCH__"))
-		return 0;
-	if (word_is(name, n, "_OPENMP") || word_is(name, n, "__GNUC__") ||
-	    word_is(name, n, "__x86_64__") || word_is(name, n, "__linux__"))
-		return 1;
-	return -1;
-}
-
-static int is_defined(const struct scan *s, const char *name, size_t n)
-{
-	int known = predefined(s, name, n);
-
-	return known >= 0 ? known : find_macro(s, name, n) != NULL;
-}
-
-/* Whether the section after #if is taken.  Expressions that cannot be told
- * are: a compiler sees one branch, and the first is as good as another. */
-static int eval_if(const struct scan *s, const char *p, const char *end)
-{
-	size_t n;
-	int neg = 0;
-
-	for (; p < end && (*p == '!' || *p == ' ' || *p == '('); p++)
-		neg ^= *p == '!';
-	n = word_len(p, end);
-	if (word_is(p, n, "0") || word_is(p, n, "1"))
-		return memchr(p, '|', (size_t)(end - p)) ||
-		       (*p == '1') != neg;
-	if (!word_is(p, n, "defined"))
-		return 1;
-	for (p += n; p < end && (*p == ' ' || *p == '(');)
-		p++;
-	n = word_len(p, end);
-	if (memchr(p, '&', (size_t)(end - p)) ||
-	    memchr(p, '|', (size_t)(end - p)))
-		return 1;
-	return is_defined(s, p, n) != neg;
-}
-
-static void open_cond(struct scan *s, int take)
-{
-	if (s->ncond < MAX_NEST)
-		s->cond[s->ncond] = take ? COND_TAKE : COND_SKIP;
-	s->ncond++;
-}
-
-static void else_cond(struct scan *s, int take)
-{
-	int i = s->ncond - 1;
-
-	if (i < 0 || i >= MAX_NEST)
-		return;
-	if (s->cond[i] == COND_TAKE)
-		s->cond[i] = COND_DONE;
-	else if (s->cond[i] == COND_SKIP && take)
-		s->cond[i] = COND_TAKE;
-}
-
-static void conditional(struct scan *s, const struct token *t)
-{
-	const char *end = t->p + t->len, *w, *rest;
-	size_t n = lex_directive(t, &w, &rest), m = word_len(rest, end);
-
-	if (word_is(w, n, "if"))
-		open_cond(s, eval_if(s, rest, end));
-	else if (word_is(w, n, "ifdef"))
-		open_cond(s, is_defined(s, rest, m));
-	else if (word_is(w, n, "ifndef"))	/* most are include guards */
-		open_cond(s, predefined(s, rest, m) != 1);
-	else if (word_is(w, n, "elif"))
-		else_cond(s, eval_if(s, rest, end));
-	else if (word_is(w, n, "else"))
-		else_cond(s, 1);
-	else if (word_is(w, n, "endif") && s->ncond > 0)
-		s->ncond--;
-}
-
-static int skipping(const struct scan *s)
-{
-	int i;
-
-	for (i = 0; i < s->ncond && i < MAX_NEST; i++)
-		if (s->cond[i] != COND_TAKE)
-			return 1;
-	return 0;
-}
-
-static int expanding(const struct scan *s, const struct macro *m)
-{
-	int i;
-
-	for (i = 1; i <= s->depth; i++)
-		if (s->frame[i].macro == m)
-			return 1;
-	return 0;
-}
-
-/* Starts the expansion of an object-like macro; 1 if there was one. */
-static int expand(struct scan *s, const struct token *t)
-{
-	const struct macro *m;
-	struct frame *f;
-
-	if (t->type != TOK_IDENT || s->depth + 1 >= MAX_EXPAND ||
-	    s->expansions >= EXPANSIONS_MAX)
-		return 0;
-	m = find_macro(s, t->p, t->len);
-	if (!m || m->function || expanding(s, m))
-		return 0;
-	f = &s->frame[s->depth + 1];
-	if (lex_init(&f->x, s->a, m->body, m->body_len) < 0) {
-		s->failed = 1;
-		return 0;
-	}
-	f->x.bol = 0;
-	f->macro = m;
-	f->line = t->line;
-	s->depth++;
-	s->expansions++;
-	return 1;
-}
-
-/* The next token that a compiler would see; macros expanded if asked. */
-static void next(struct scan *s, struct token *t, int macros)
-{
-	struct frame *f;
-
-	for (;;) {
-		f = &s->frame[s->depth];
-		lex_next(&f->x, t);
-		if (s->depth > 0 && t->type == TOK_END) {
-			s->depth--;
-			continue;
-		}
-		if (s->depth > 0)
-			t->line = f->line;
-		if (t->type == TOK_DIRECTIVE) {
-			conditional(s, t);
-			continue;
-		}
-		if (t->type != TOK_END && skipping(s))
-			continue;
-		if (tok_is(t, "<<<"))
-			s->d->launches = 1;
-		if (!macros || !expand(s, t))
-			return;
-	}
-}
-
 /* Past the partner of an opening brace that was just read. */
 static void skip_braces(struct scan *s)
 {
@@ -302,7 +52,7 @@ static void skip_braces(struct scan *s)
 	int depth = 1;
 
 	while (depth > 0) {
-		next(s, &t, 0);
+		pp_next(s->pp, &t, 0);
 		if (t.type == TOK_END)
 			return;
 		depth += tok_is(&t, "{");
@@ -336,6 +86,7 @@ static void clean(struct scan *s, struct decl *d)
 {
 	static const char *const with_args[] = {
 		"__attribute__", "__attribute", "__declspec", "alignas",
+		"__align__",
 		"_Alignas", "__launch_bounds__", "__cluster_dims__",
 		"__maxnreg__", "__block_size__", "noexcept", "asm", "__asm__",
 		"throw", NULL
@@ -372,6 +123,22 @@ static void clean(struct scan *s, struct decl *d)
 		}
 	}
 	s->ntok = k;
+}
+
+/* A macro of a header that we do not see may stand before the declaration:
+ * NAME(...) is no beginning of one. */
+static void drop_call(struct scan *s)
+{
+	size_t end;
+
+	if (s->ntok < 2 || s->tok[0].type != TOK_IDENT ||
+	    !tok_is(&s->tok[1], "("))
+		return;
+	end = closing(s->tok, 1, s->ntok, "(", ")");
+	if (end + 1 >= s->ntok)
+		return;
+	s->ntok -= end + 1;
+	memmove(s->tok, s->tok + end + 1, s->ntok * sizeof(*s->tok));
 }
 
 static struct token *keep(struct scan *s, const struct token *v, size_t n)
@@ -423,6 +190,7 @@ static void function(struct scan *s, struct decl *d)
 	size_t i, end;
 
 	clean(s, d);
+	drop_call(s);
 	i = find_name(s);
 	if (i == s->ntok)
 		return;
@@ -501,7 +269,7 @@ static void declaration(struct scan *s, struct token *t, struct decl *d)
 {
 	int depth = 0;
 
-	for (s->ntok = 0; t->type != TOK_END; next(s, t, 1)) {
+	for (s->ntok = 0; t->type != TOK_END; pp_next(s->pp, t, 1)) {
 		if (depth == 0 && tok_is(t, ";"))
 			break;
 		if (tok_is(t, "{")) {
@@ -535,11 +303,11 @@ static void template_head(struct scan *s, struct token *t)
 {
 	int depth = 0;
 
-	next(s, t, 1);
+	pp_next(s->pp, t, 1);
 	while (t->type != TOK_END) {
 		depth += tok_is(t, "<") ? 1 : 0;
 		depth -= tok_is(t, ">") ? 1 : tok_is(t, ">>>") ? 3 : 0;
-		next(s, t, 1);
+		pp_next(s->pp, t, 1);
 		if (depth <= 0)
 			return;
 	}
@@ -557,7 +325,7 @@ static void open_block(struct scan *s, int c_linkage)
 static void namespace_head(struct scan *s, struct token *t, int c_linkage)
 {
 	while (t->type != TOK_END && !tok_is(t, "{") && !tok_is(t, ";"))
-		next(s, t, 1);
+		pp_next(s->pp, t, 1);
 	if (tok_is(t, "{"))
 		open_block(s, c_linkage);
 }
@@ -582,10 +350,10 @@ static void item(struct scan *s, struct token *t)
 		template_head(s, t);
 	}
 	if (tok_is(t, "extern")) {
-		next(s, t, 1);
+		pp_next(s->pp, t, 1);
 		if (t->type == TOK_STRING) {
 			c = tok_is(t, "\"C\"");
-			next(s, t, 1);
+			pp_next(s->pp, t, 1);
 			if (tok_is(t, "{")) {
 				open_block(s, c);
 				return;
@@ -596,60 +364,36 @@ static void item(struct scan *s, struct token *t)
 	declaration(s, t, &d);
 }
 
-static int c_family(const char *path)
-{
-	return starts_with(path, "kernels/");
-}
-
-static void enter(struct scan *s, const struct source_file *f)
-{
-	s->file = f->path;
-	s->is_c = ends_with(f->path, ".c");
-	s->is_cuda = ends_with(f->path, ".cu") || ends_with(f->path, ".cuh");
-	s->depth = s->ncond = s->nblock = 0;
-	if (lex_init(&s->frame[0].x, s->a, f->text, f->len) < 0)
-		s->failed = 1;
-}
-
-static void collect_macros(struct scan *s)
+static void scan_file(struct scan *s, const struct source_file *f)
 {
 	struct token t;
 
-	for (;;) {
-		lex_next(&s->frame[0].x, &t);
-		if (t.type == TOK_END)
-			return;
-		if (t.type == TOK_DIRECTIVE)
-			add_macro(s, &t);
-	}
+	s->file = f->path;
+	s->is_c = ends_with(f->path, ".c");
+	s->nblock = 0;
+	pp_enter(s->pp, f);
+	for (pp_next(s->pp, &t, 1); t.type; pp_next(s->pp, &t, 1))
+		item(s, &t);
 }
 
 int decl_scan(const struct source_tree *tree, struct arena *a,
 	      struct decls *d, struct err *e)
 {
 	struct scan *s = arena_alloc(a, 1, sizeof(*s));
-	struct token t;
 	size_t i;
 
 	memset(d, 0, sizeof(*d));
-	if (!s)
+	if (s)
+		s->pp = pp_new(tree, a);
+	if (!s || !s->pp)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	s->a = a;
 	s->d = d;
-	for (i = 0; i < tree->n && !s->failed; i++) {
-		if (!c_family(tree->file[i].path))
-			continue;
-		enter(s, &tree->file[i]);
-		collect_macros(s);
-	}
-	for (i = 0; i < tree->n && !s->failed; i++) {
-		if (!c_family(tree->file[i].path))
-			continue;
-		enter(s, &tree->file[i]);
-		for (next(s, &t, 1); t.type; next(s, &t, 1))
-			item(s, &t);
-	}
-	if (s->failed)
+	for (i = 0; i < tree->n && !s->failed; i++)
+		if (pp_reads(&tree->file[i]))
+			scan_file(s, &tree->file[i]);
+	d->launches = pp_launches(s->pp);
+	if (s->failed || pp_failed(s->pp))
 		return err_set(e, CA_SOFTWARE, "out of memory reading sources");
 	return 0;
 }

@@ -2,9 +2,7 @@
  *
  * Function declarations at namespace scope of C, C++ and CUDA sources, found
  * without a compiler: bodies are skipped, linkage blocks and namespaces are
- * entered, object-like macros of the tree are expanded in declarations, and
- * conditional sections are chosen as a compiler would where that can be told
- * (#if 0, __cplusplus, __CUDACC__, names that the tree defines).
+ * entered, macros are expanded outside of bodies (pp.h).
  */
 #ifndef CA_BUILD_DECL_H
 #define CA_BUILD_DECL_H

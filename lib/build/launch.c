@@ -77,17 +77,19 @@ static const struct alias *find_alias(const struct decls *d,
 /* Words of a fundamental type, in any order. */
 struct words {
 	int n, is_unsigned, is_signed, longs, shorts, chars, ints, voids,
-	    floats, doubles, complexes;
+	    floats, doubles, complexes, wide;
 };
 
 static int add_word(struct words *w, const struct token *t)
 {
 	int *const count[] = { &w->is_unsigned, &w->is_signed, &w->longs,
 			       &w->shorts, &w->chars, &w->ints, &w->voids,
-			       &w->floats, &w->doubles, &w->complexes };
+			       &w->floats, &w->doubles, &w->complexes,
+			       &w->wide };
 	static const char *const word[] = { "unsigned", "signed", "long",
 					    "short", "char", "int", "void",
-					    "float", "double", "_Complex" };
+					    "float", "double", "_Complex",
+					    "__int128" };
 	size_t i;
 
 	for (i = 0; i < sizeof(word) / sizeof(*word); i++) {
@@ -102,8 +104,8 @@ static int add_word(struct words *w, const struct token *t)
 
 static const char *word_type(const struct words *w)
 {
-	if (w->complexes)
-		return "complex";
+	if (w->complexes || w->wide)
+		return "";
 	if (w->doubles)
 		return w->longs ? "long double" : "double";
 	if (w->floats)

@@ -325,6 +325,37 @@ static void macros(void **state)
 	      "N) {}", "void f(i32)");
 }
 
+static void macros_with_parameters(void **state)
+{
+	(void)state;
+	finds("kernels/a.cu", "#define LAUNCHER(T, name) \\\n extern \"C\" "
+	      "void name##_launch(const T *x, T *y, int n, cudaStream_t s) \\"
+	      "\n { kernel<T><<<1, n, 0, s>>>(x, y); }\nLAUNCHER(float, f)",
+	      "void f_launch(ptr:float32!,ptr:float32,i32,stream)");
+	assert_int_equal(decls.launches, 1);
+	finds("kernels/a.cpp", "#define ARGS(T, ...) T *x, __VA_ARGS__\n"
+	      "#define F(n, T) extern \"C\" void n(ARGS(T, long a, bool b))\n"
+	      "F(f, double) { }", "void f(ptr:float64,i64,bool)");
+	finds("kernels/a.cpp", "#define E(x) extern x\n#define S(x) #x\n"
+	      "E(\"C\") void f(int n) { S(}); }", "void f(i32)");
+	finds("kernels/a.cpp", "#define NAME(a, b) a ## _ ## b\n"
+	      "extern \"C\" void NAME(f, (3)) (int n);\n"
+	      "extern \"C\" void NAME(f, g)(int n) { }", "void f_g(i32)");
+	finds("kernels/a.cpp", "#define NOTHING()\nNOTHING()\n#define F(x) "
+	      "F(x)\nF(y)\nextern \"C\" void f(int F) { }", "void f(i32)");
+	finds_nothing("kernels/a.cpp", "#define F(x) void x(\nF(never\n"
+		      "extern \"C\" void f(int n) { }");
+}
+
+static void odd_types(void **state)
+{
+	(void)state;
+	finds("kernels/a.cu", "extern \"C\" {\nstruct __align__(16) v { "
+	      "float x[4]; };\nvoid f(int n) { }\n}", "void f(i32)");
+	refuses("kernels/a.cpp", "extern \"C\" void f(unsigned __int128 x) "
+		"{}", 1, "__int128");
+}
+
 static void several_files(void **state)
 {
 	(void)state;
@@ -429,6 +460,8 @@ int main(void)
 		cmocka_unit_test_teardown(not_launchers, teardown),
 		cmocka_unit_test_teardown(conditions, teardown),
 		cmocka_unit_test_teardown(macros, teardown),
+		cmocka_unit_test_teardown(macros_with_parameters, teardown),
+		cmocka_unit_test_teardown(odd_types, teardown),
 		cmocka_unit_test_teardown(several_files, teardown),
 		cmocka_unit_test_teardown(forms, teardown),
 		cmocka_unit_test_teardown(python_calls, teardown),
