@@ -109,10 +109,7 @@ profile() {
 	"$bin/ca-verify" --device cpu "$fix/diag-matmul" >in
 	env --default-signal=INT "$bin/ca-profile" --device cpu in >out &
 	judge=$!
-	for i in $(seq 100); do
-		[ "$(marked | wc -l)" -lt 4 ] || break
-		sleep 0.1
-	done
+	wait_for at_work 2
 	sleep 3
 	kill -INT "$judge"
 	status=0

@@ -242,12 +242,9 @@ verify() {
 	model | task good
 	build one good
 	for i in 1 2 3 4; do cat one; done >in
-	verify in >out &
+	"$bin/ca-verify" --device cpu in >out &
 	judge=$!
-	for i in $(seq 200); do
-		[ "$(wc -l <out)" -lt 1 ] || break
-		sleep 0.1
-	done
+	wait_for [ -s out ]
 	hosts=$(pgrep -P "$judge" -f host.py)
 	[ -n "$hosts" ]
 	# shellcheck disable=SC2086
@@ -266,10 +263,7 @@ verify() {
 	# A shell's background jobs ignore SIGINT; env undoes that.
 	env --default-signal=INT "$bin/ca-verify" --device cpu in >out &
 	judge=$!
-	for i in $(seq 100); do
-		[ "$(marked | wc -l)" -lt 4 ] || break
-		sleep 0.1
-	done
+	wait_for at_work 2
 	sleep 1
 	kill -INT "$judge"
 	status=0
@@ -280,19 +274,12 @@ verify() {
 
 @test "killed itself, it leaves nothing running" {
 	build in "$fix/bad-hang"
-	verify in >out &
+	"$bin/ca-verify" --device cpu in >out &
 	judge=$!
-	for i in $(seq 100); do
-		[ "$(marked | wc -l)" -lt 4 ] || break
-		sleep 0.1
-	done
+	wait_for at_work 2
 	kill -9 "$judge"
 	wait "$judge" || :
-	for i in $(seq 100); do
-		[ -n "$(marked)" ] || break
-		sleep 0.1
-	done
-	[ -z "$(marked)" ]
+	wait_for nothing_left
 }
 
 @test "two at once on one device both finish" {

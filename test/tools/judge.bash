@@ -34,20 +34,38 @@ judge_teardown() {
 	[ -z "$left" ]
 }
 
-# Pids of the processes that have this test's mark, this shell's aside.
+# Pids of the processes that have this test's mark and are none of bats' own.
 marked() {
 	local p
-	for p in /proc/[0-9]*; do
-		case ${p#/proc/} in "$$" | "$BASHPID" | "$PPID") continue ;; esac
-		grep -qsz "^CA_TEST_MARK=$CA_TEST_MARK\$" "$p/environ" &&
-			[ "$(ps -o stat= -p "${p#/proc/}")" ] &&
-			! is_bats "${p#/proc/}" && echo "${p#/proc/}"
-	done
+	# shellcheck disable=SC2013 # such names have no blanks
+	for p in $(grep -lsz "^CA_TEST_MARK=$CA_TEST_MARK\$" \
+		/proc/[0-9]*/environ); do
+		case $(tr '\0' ' ' <"${p%environ}cmdline") in
+		'' | *bats* | "grep "*) ;;
+		*) p=${p#/proc/} && echo "${p%/environ}" ;;
+		esac
+	done 2>/dev/null
 	return 0
 }
 
-is_bats() {
-	tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q bats
+# wait_for COMMAND...: until it succeeds; others may hold the device for a while
+wait_for() {
+	local _
+	for _ in $(seq 1500); do
+		"$@" && return
+		sleep 0.1
+	done
+	echo "waited in vain for: $*"
+	return 1
+}
+
+# Whether a host and at least N processes that it forked are there.
+at_work() {
+	[ "$(marked | wc -l)" -ge $((${1:-1} + 2)) ]
+}
+
+nothing_left() {
+	[ -z "$(marked)" ]
 }
 
 # build FILE DIR...: candidates, built for the CPU
