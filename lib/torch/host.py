@@ -51,6 +51,8 @@ def import_package():
     package = types.ModuleType("catorch")
     package.__path__ = [HERE]
     sys.modules["catorch"] = package
+    # Nothing here needs NumPy, and torch does without.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     sys.dont_write_bytecode, was = True, sys.dont_write_bytecode
     from catorch import children, jail, setup
     sys.dont_write_bytecode = was
