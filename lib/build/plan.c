@@ -116,6 +116,12 @@ static void lib_includes(struct plan *p, struct arena *a, struct args *v)
 	}
 }
 
+/* torch's headers need C++20 from 2.15 on, at the latest, and take it before. */
+static const char *cxx_standard(const struct plan *p)
+{
+	return p->form == FORM_PAPER ? "-std=c++20" : "-std=c++17";
+}
+
 static void host_command(struct plan *p, struct arena *a, const char *path,
 			 struct args *v)
 {
@@ -124,7 +130,7 @@ static void host_command(struct plan *p, struct arena *a, const char *path,
 	arg(v, c ? p->tc.cc : p->tc.cxx);
 	args_add(v, host_flags);
 	if (p->form == FORM_PAPER) {
-		arg(v, "-std=c++17");
+		arg(v, cxx_standard(p));
 		args_add(v, torch_defines);
 		torch_includes(p, a, v);
 	} else {
@@ -146,7 +152,7 @@ static void cuda_command(struct plan *p, struct arena *a, struct args *v)
 	arg(v, p->tc.nvcc);
 	arg(v, "-c");
 	arg(v, "-O3");
-	arg(v, "-std=c++17");
+	arg(v, cxx_standard(p));
 	arg(v, "-gencode");
 	arg(v, arena_printf(a, "arch=compute_%s,code=sm_%s", num, num));
 	arg(v, "-I.");
