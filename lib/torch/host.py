@@ -85,7 +85,7 @@ class Job:
         self.jail = host.jail.Jail(host.env.child, req)
         self.shop = None
         if req["role"] == "compile":
-            self.shop = host.jail.Workshop(host.env.cache, req.get("cache"), self.jail.uid)
+            self.shop = host.jail.Workshop(host.env.cache, req.get("cache"), self.jail)
             self.jail.rw.append(self.shop.path)
             self.jail.ro += self.env.compiled_headers()
 

@@ -233,13 +233,15 @@ def forget_old(parent):
 class Workshop:
     """A private folder for one compiling child.  Compiled code that earlier children
     of the same name made is copied in, what this one adds is copied back: no child
-    can write what another one reads."""
+    can write what another one reads.  Only where /tmp is private as well, see use()."""
 
-    def __init__(self, cache, name, uid):
+    def __init__(self, cache, name, jail):
+        uid = jail.uid
+        self.private_tmp = jail.level == LEVELS["full"]
         if name is not None and not (isinstance(name, str) and name.isalnum() and
                                      name.isascii() and len(name) <= 128):
             raise ValueError("the name of a cache must be letters and digits")
-        self.store = os.path.join(cache, "code", name) if name else None
+        self.store = os.path.join(cache, "code", name) if name and self.private_tmp else None
         self.path, self.held = make_room(os.path.join(cache, "job"))
         os.mkdir(os.path.join(self.path, "tmp"))
         if self.store and os.path.isdir(self.store):
@@ -259,10 +261,16 @@ class Workshop:
 
     def use(self):
         """In the child, before anything is compiled."""
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.path
-        os.environ["TRITON_CACHE_DIR"] = os.path.join(self.path, "triton")
-        os.environ["TMPDIR"] = os.path.join(self.path, "tmp")
-        os.environ["HOME"] = self.path
+        path = self.path
+        if self.private_tmp:
+            # Compiled code holds paths of the cache it was made in (those of autotuning's
+            # results, for one): every child must find its own under the same name.
+            path = "/tmp/compiled"
+            os.symlink(self.path, path)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = path
+        os.environ["TRITON_CACHE_DIR"] = os.path.join(path, "triton")
+        os.environ["TMPDIR"] = os.path.join(path, "tmp")
+        os.environ["HOME"] = path
         tempfile.tempdir = None
 
     def complete(self):
