@@ -48,6 +48,8 @@ struct judge *judge_open(const struct judge_opts *o, struct err *e)
 		return NULL;
 	}
 	j->o = *o;
+	for (size_t i = 0; i < RUNNER_MEMS; i++)
+		j->spare[i] = (struct mem)MEM_NONE;
 	if (o->seeded)
 		rng_seeded(&j->rng, o->seed);
 	else

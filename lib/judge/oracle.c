@@ -382,6 +382,7 @@ void oracle_stop(struct judge *j, struct oracle *o)
 		torch_kill(j->host, &o->c, NULL);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		j->dev->ops->release(j->dev, all[i]);
+	runner_forget(j);
 	json_free(o->spec);
 	o->spec = NULL;
 }

@@ -184,33 +184,45 @@ static int is_cuda(const struct judge *j)
 }
 
 /* All the memory a runner will need, before it starts. */
+/* What a runner keeps for the next one, in the order of judge.spare. */
+static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
+{
+	m[0] = &r->in[0];
+	m[1] = &r->in[1];
+	m[2] = &r->slots;
+	m[3] = &r->params;
+	m[4] = &r->pool;
+}
+
 static int allocate(struct judge *j, const struct oracle *o,
 		    struct runner *r, struct fail *f)
 {
-	const struct {
-		struct mem *m;
-		size_t bytes;
-		int host;
-	} want[] = {
-		{ &r->in[0], o->input_bytes, 0 },
-		{ &r->in[1], o->input_bytes, 0 },
-		{ &r->slots, 2 * CA_SLOTS * sizeof(struct ca_slot), 1 },
-		{ &r->params, o->param_bytes, 0 },
-		{ &r->pool, pool_bytes(o), 0 },
-		{ &r->seen, TRACE_BYTES, 1 },
+	const size_t bytes[RUNNER_MEMS] = {
+		o->input_bytes, o->input_bytes,
+		2 * CA_SLOTS * sizeof(struct ca_slot), o->param_bytes,
+		pool_bytes(o),
 	};
+	const struct device_ops *d = j->dev->ops;
+	struct mem *m[RUNNER_MEMS];
 	struct err e = ERR_INIT;
 
-	size_t n = sizeof(want) / sizeof(want[0]) - !is_cuda(j);
-
-	for (size_t i = 0; i < n; i++)
-		if (j->dev->ops->shared(j->dev, want[i].bytes, want[i].host,
-					want[i].m, &e))
+	memory_of(r, m);
+	for (size_t i = 0; i < RUNNER_MEMS; i++) {
+		if (j->spare[i].p && j->spare[i].bytes >= bytes[i]) {
+			*m[i] = j->spare[i];
+			j->spare[i] = (struct mem)MEM_NONE;
+			continue;
+		}
+		if (d->shared(j->dev, bytes[i], m[i] == &r->slots, m[i],
+			      &e) ||
+		    (m[i] == &r->pool &&
+		     d->poison(j->dev, m[i], 0, m[i]->bytes,
+			       rng_u64(&j->rng), &e)))
 			return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	if (j->dev->ops->poison(j->dev, &r->pool, 0, r->pool.bytes,
-				rng_u64(&j->rng), &e) ||
-	    j->dev->ops->copy(j->dev, &r->params, 0, &o->params, 0,
-			      o->param_bytes, &e))
+	}
+	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
+		    &e) ||
+	    (is_cuda(j) && d->shared(j->dev, TRACE_BYTES, 1, &r->seen, &e)))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return 0;
 }
@@ -425,14 +437,25 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 
 void runner_stop(struct judge *j, struct runner *r)
 {
-	struct mem *const all[] = { &r->in[0], &r->in[1], &r->slots,
-				    &r->params, &r->pool, &r->seen };
+	struct mem *m[RUNNER_MEMS];
 
 	j->dev->ops->detach(j->dev, r);
 	if (r->child.fd >= 0)
 		torch_kill(j->host, &r->child, NULL);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		j->dev->ops->release(j->dev, all[i]);
+	runner_forget(j);
+	memory_of(r, m);
+	for (size_t i = 0; i < RUNNER_MEMS; i++) {
+		j->spare[i] = *m[i];
+		*m[i] = (struct mem)MEM_NONE;
+	}
+	j->dev->ops->release(j->dev, &r->seen);
+}
+
+void runner_forget(struct judge *j)
+{
+	for (size_t i = 0; i < RUNNER_MEMS; i++)
+		if (j->spare[i].p)
+			j->dev->ops->release(j->dev, &j->spare[i]);
 }
 
 int runner_trace(struct judge *j, struct runner *r, uint64_t from,

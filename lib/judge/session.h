@@ -12,6 +12,8 @@
 #include "judge/device.h"
 #include "judge/judge.h"
 
+#define RUNNER_MEMS 5		/* in[2], slots, params, pool */
+
 struct judge {
 	struct judge_opts o;
 	struct device *dev;
@@ -19,6 +21,9 @@ struct judge {
 	struct mac_key key;
 	struct rng rng;
 	const char *jail;		/* "full", "uid", "none" */
+	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
+				 * of the same task: touching fresh memory
+				 * takes longer than most candidates */
 	uint64_t torches;		/* hosts started, for messages */
 	int no_torch;			/* a host cannot start here at all */
 };
@@ -92,6 +97,8 @@ struct program {
 int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f);
 void runner_stop(struct judge *j, struct runner *r);
+/* Gives the spare memory back; due before another task. */
+void runner_forget(struct judge *j);
 
 /* The calibration process: same memory, no code. */
 int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
