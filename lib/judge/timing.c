@@ -11,13 +11,11 @@
 #include "base/io.h"
 #include "rec/stage.h"
 
-#define WARM 2			/* iterations after the first call, untimed */
 #define ITER_MIN 5
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
 #define SHORT_NS 1e6		/* brackets below it do not wait for the GPU */
-#define WARM_NS 20e6		/* brackets above it need no warm call */
 #define TOGETHER_US 1200	/* shorter than a time slice of the GPU */
 
 /* All orders of three, so that after six rounds each has stood everywhere and
@@ -102,13 +100,11 @@ static int run_process(struct judge *j, struct oracle *o,
 				 who == RACE_CANDIDATE, &round,
 				 i ? 0 : GO_FIRST, &took, f))
 			goto out;
-		if (i == WARM && who == RACE_EAGER && !t->rounds)
+		if (i == TRIAL_WARM && who == RACE_EAGER && !t->rounds)
 			t->iterations = iterations_for((double)took);
-		if (i == WARM)
-			tr.warm = took < WARM_NS;
-		if (i == WARM)
+		if (i == TRIAL_WARM)
 			race->no_wait = tr.no_wait = (double)took < SHORT_NS;
-		if (i > WARM)
+		if (i > TRIAL_WARM)
 			ns[n++] = (double)took;
 	}
 	keep_kernels(j, &r, n, race, t->rounds);
@@ -316,7 +312,7 @@ int timing_run(struct judge *j, struct oracle *o,
 	struct bank bank;
 	int rc;
 
-	bank_init(&bank, j, o, WARM + 1 + ITER_MAX);
+	bank_init(&bank, j, o, TRIAL_WARM + 1 + ITER_MAX);
 	t->bank = &bank;
 	t->iterations = ITER_MIN;
 	rc = run_rounds(j, o, g, t, max_rounds, f);

@@ -13,6 +13,9 @@
 #include "judge/guard.h"
 #include "judge/session.h"
 
+/* Iterations after the first call that are not timed. */
+#define TRIAL_WARM 2
+
 struct trial {
 	struct judge *j;
 	struct oracle *o;

@@ -3,7 +3,7 @@
 #
 # ca-profile from outside, on the CPU.  Nothing here depends on how long
 # anything takes, except that a matrix product takes longer than reading the
-# matrix.
+# matrix.  Two rounds, as --quick has, give no bounds.
 
 bats_require_minimum_version 1.5.0
 load judge
@@ -27,15 +27,14 @@ profile() {
 		.clock == "bracket" and .device == "cpu" and .provisional and
 		.contended == false and .rounds >= 1 and
 		.eager.median_us > 0 and .compile.median_us > 0 and
-		.eager.low_us <= .eager.median_us and
-		.eager.median_us <= .eager.high_us and
-		.speedup.eager.lower > 2 and .speedup.compile.lower > 2' out
+		.eager.low_us == null and .speedup.eager.lower == null and
+		.speedup.eager.point > 2 and .speedup.compile.point > 2' out
 }
 
 @test "--baseline eager leaves torch.compile out" {
 	profile --quick --baseline eager "$fix/slow-diag-matmul" >out
 	jq -e '.profile | .compile == null and (.compile_reason | length > 0) and
-		.provisional and .speedup.eager.upper < 0.9 and
+		.provisional and .speedup.eager.point < 0.9 and
 		.options.baseline == "eager"' out
 }
 
@@ -60,7 +59,8 @@ profile() {
 }
 
 @test "right while it is verified, wrong while it is timed" {
-	# Counts its calls and answers with stale numbers after the 200th.
+	# Counts its calls: verification makes nine with --literal, a process of
+	# the clock's at least thirteen.
 	cp -r "$fix/diag-matmul" tired
 	cat >tired/kernels/scale_rows.c <<-'END'
 		#include <stdint.h>
@@ -68,16 +68,16 @@ profile() {
 				int64_t n, int64_t m)
 		{
 			static int calls;
-			float off = calls++ < 35 ? 0 : 1;
+			float off = calls++ < 11 ? 0 : 1;
 
 			for (int64_t i = 0; i < n; i++)
 				for (int64_t j = 0; j < m; j++)
 					out[i * m + j] = a[i] * b[i * m + j] + off;
 		}
 	END
-	"$bin/ca-verify" --device cpu tired >in
+	"$bin/ca-verify" --device cpu --literal tired >in
 	[ "$(statuses verify in)" = $'tired\tok' ]
-	profile --max-rounds 6 --baseline eager in >out
+	profile --literal --quick --baseline eager in >out
 	statuses profile out
 	[ "$(statuses profile out)" = $'tired\twrong_value' ]
 	[ "$(jq .profile.candidate out)" = null ]
