@@ -116,7 +116,7 @@ static void lib_includes(struct plan *p, struct arena *a, struct args *v)
 	}
 }
 
-/* torch's headers need C++20 from 2.15 on, at the latest, and take it before. */
+/* torch's headers take C++20 in 2.11 already and need it in 2.15. */
 static const char *cxx_standard(const struct plan *p)
 {
 	return p->form == FORM_PAPER ? "-std=c++20" : "-std=c++17";
