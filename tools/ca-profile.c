@@ -3,10 +3,12 @@
  * ca-profile: how fast is a verified candidate, against eager and
  * torch.compile?
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
 #include "judge/kernels.h"
 #include "judge/options.h"
 #include "rec/stage.h"
@@ -15,7 +17,7 @@ static struct judge_opts opts;
 static struct judging judging;
 static const char *baseline = "compile";
 
-static int table, reference;
+static int table, reference, json;
 
 static int record(void *ctx, struct rec *r, struct err *e)
 {
@@ -32,29 +34,41 @@ static int wants(void *ctx, enum rec_kind k)
 	return judging_wants(ctx, k) || (reference && k == REC_TASK);
 }
 
+static const char *field(void)
+{
+	return reference ? "reference" : "profile";
+}
+
 /* The kernels of a record, instead of the record. */
 static void print(void *ctx, const struct rec *r)
 {
 	size_t len;
-	const char *text = rec_text(r, reference ? "reference" : "profile",
-				    &len);
+	const char *text = rec_text(r, field(), &len);
 	const char *name = json_str(rec_get(r, "name"), NULL);
 	struct json *p = text ? json_parse(text, len, JSON_MAX_LINE, NULL,
 					   NULL) : NULL;
 	struct str out = STR_INIT;
-	struct err e = ERR_INIT;
 
 	(void)ctx;
-	kernels_table(p, name ? name : json_str(rec_get(r, "id"), "?"), &out);
-	if (write_full(1, out.buf, out.len, &e))
-		die_err(&e);
+	kernels_table(p, name ? name : json_str(rec_get(r, "id"), "?"),
+		      judging.j ? judge_copy_rate(judging.j) : 0, &out);
+	if (!out.failed)
+		fwrite(out.buf, 1, out.len, stdout);
+	if (fflush(stdout)) {
+		int gone = errno == EPIPE;
+
+		judging_close(&judging);
+		if (gone)
+			exit(128 + SIGPIPE);
+		die(CA_IOERR, "cannot write to standard output");
+	}
 	str_release(&out);
 	json_free(p);
 }
 
 static const char *status(void *ctx, const struct rec *r)
 {
-	enum status s = judge_status(r, "profile");
+	enum status s = judge_status(r, field());
 
 	(void)ctx;
 	return s == ST_NONE ? NULL : status_name(s);
@@ -77,6 +91,9 @@ static const struct opt options[] = {
 	{ OPT_FLAG, 0, "reference", NULL,
 	  "print those of tasks' eager and compiled references",
 	  &reference, 0, 0 },
+	{ OPT_FLAG, 0, "json", NULL,
+	  "with --reference: records with that instead of text", &json,
+	  0, 0 },
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
 };
 
@@ -104,7 +121,14 @@ int main(int argc, char **argv)
 	opts.eager_only = baseline[0] == 'e';
 	judging_init(&judging, &opts, &c);
 	judging_warm(&judging, opts.eager_only ? NULL : "compile");
-	if (table || reference) {
+	if (json && !reference)
+		die(CA_USAGE, "--json is for --reference");
+	if (json && table)
+		die(CA_USAGE, "--table and --json exclude each other");
+	table |= reference && !json;
+	if (table && strcmp(c.out, "-"))
+		die(CA_USAGE, "-o is for records, not for tables");
+	if (table) {
 		ops.silent = 1;
 		ops.done = print;
 	}

@@ -332,6 +332,15 @@ static int warm_up(struct device *d, struct runner *r,
 	return !!res->bad_leaf;
 }
 
+/* After an iteration the runner stands still. */
+static enum torch_wait cpu_outside(struct device *d, struct runner *r,
+				   struct ca_msg *m, int64_t deadline)
+{
+	if (r->trace)
+		trace_resume(r->trace);
+	return cpu_answer(d, r, m, deadline);
+}
+
 static int cpu_bracket(struct device *d, struct runner *r,
 		       const struct bracket *b, struct bracket_result *res,
 		       struct err *e)
@@ -412,7 +421,7 @@ static const struct device_ops cpu_ops = {
 	.compare = cpu_compare,
 	.attach = cpu_attach,
 	.detach = cpu_detach,
-	.answer = cpu_answer,
+	.answer = cpu_outside,
 	.bracket = cpu_bracket,
 	.recover = cpu_recover,
 	.lease = cpu_lease,

@@ -46,7 +46,11 @@ struct runner {
 	struct mem slots;	/* host: 2 x CA_SLOTS struct ca_slot */
 	struct mem params;
 	struct mem pool;
-	struct mem seen;	/* host: what CUPTI saw ("trace"); CUDA only */
+	struct mem seen;	/* host: what CUPTI saw ("trace"); CUDA only,
+				 * and not with a desc */
+	struct mem desc;	/* host: JSON of a baseline's table; only in
+				 * processes that will be asked for one */
+	int tabled;		/* is such a process */
 	struct extent last[CA_LEAVES];	/* results of the previous iteration, */
 	unsigned nlast;			/* poisoned at the next reveal */
 	uint64_t seq;

@@ -7,8 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "jail/jail.h"
 #include "judge/session.h"
+
+/* More than any cache; on CUDA a millisecond, beside which the launch is
+ * nothing. */
+#define COPY_CPU ((size_t)256 << 20)
+#define COPY_CUDA ((size_t)2 << 30)
+#define COPIES 6
 
 void judge_defaults(struct judge_opts *o)
 {
@@ -82,6 +89,42 @@ void judge_adopt(struct judge *j, struct torch_host *h)
 const char *judge_kind(const struct judge *j)
 {
 	return j->dev->ops->name;
+}
+
+/* The best of a few copies; -1 when there is not so much memory. */
+static double copy_rate(struct device *d, size_t bytes)
+{
+	struct mem a = MEM_NONE, b = MEM_NONE;
+	int64_t best = 0;
+
+	if (!d->ops->private_mem(d, bytes, &a, NULL) &&
+	    !d->ops->private_mem(d, bytes, &b, NULL) &&
+	    !d->ops->poison(d, &a, 0, bytes, 1, NULL))
+		for (int i = 0; i < COPIES; i++) {
+			int64_t began = now_ns(), took;
+
+			if (d->ops->copy(d, &b, 0, &a, 0, bytes, NULL))
+				break;
+			took = now_ns() - began;
+			if (i && (!best || took < best))
+				best = took;
+		}
+	d->ops->release(d, &a);
+	d->ops->release(d, &b);
+	return best ? 2e9 * (double)bytes / (double)best : -1;
+}
+
+double judge_copy_rate(struct judge *j)
+{
+	size_t bytes = strcmp(j->dev->ops->name, "cuda") ? COPY_CPU :
+		       COPY_CUDA;
+
+	if (j->copy_rate ||
+	    j->dev->ops->lease(j->dev, 1, j->o.lease_s, NULL))
+		return j->copy_rate > 0 ? j->copy_rate : 0;
+	j->copy_rate = copy_rate(j->dev, bytes);
+	j->dev->ops->unlease(j->dev);
+	return j->copy_rate > 0 ? j->copy_rate : 0;
 }
 
 enum status judge_status(const struct rec *r, const char *field)

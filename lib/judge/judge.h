@@ -71,10 +71,17 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e);
 
 /*
  * Times a reference alone: eager and torch.compile of a task's or candidate's
- * model.py.  Sets `reference`, which has the members of `profile` but those of
- * a candidate, and is for people: it is not signed.
+ * model.py, and asks both where their time goes.  Sets `reference`, which has
+ * the members of `profile` but those of a candidate, and is for people: it is
+ * not signed.
  */
 int judge_reference(struct judge *j, struct rec *r, struct err *e);
+
+/*
+ * Bytes read plus bytes written in a second by the device's own copy of a
+ * large piece of private memory, measured once; 0 when it cannot be.
+ */
+double judge_copy_rate(struct judge *j);
 
 /* The status in a field of r as it stands, ST_NONE without one. */
 enum status judge_status(const struct rec *r, const char *field);

@@ -19,6 +19,7 @@
 #define POOL_FLOOR ((size_t)64 << 20)
 #define HOST_SECONDS 120
 #define OBJECT_MAX ((size_t)256 << 20)
+#define DESC_BYTES ((size_t)1 << 20)
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...)
@@ -155,19 +156,27 @@ static int settle(struct judge *j, struct runner *r, enum torch_wait w,
 			phase, "%s", text);
 }
 
-static int request(struct judge *j, struct runner *r, const struct str *req,
-		   const int *fds, size_t nfds, uint32_t phase, double limit,
-		   struct fail *f)
+static int ask(struct judge *j, struct runner *r, const struct str *req,
+	       const int *fds, size_t nfds, uint32_t phase, double limit,
+	       struct ca_msg *m, struct fail *f)
 {
 	struct err e = ERR_INIT;
 	enum torch_wait w = WAIT_GONE;
-	struct ca_msg m;
 
 	if (req->failed)
 		return fail_set(f, ST_INFRA_ERROR, phase, "out of memory");
 	if (!torch_send(&r->child, req->buf, req->len, fds, nfds, &e))
-		w = j->dev->ops->answer(j->dev, r, &m, deadline_in(limit));
-	return settle(j, r, w, &m, phase, limit, f);
+		w = j->dev->ops->answer(j->dev, r, m, deadline_in(limit));
+	return settle(j, r, w, m, phase, limit, f);
+}
+
+static int request(struct judge *j, struct runner *r, const struct str *req,
+		   const int *fds, size_t nfds, uint32_t phase, double limit,
+		   struct fail *f)
+{
+	struct ca_msg m;
+
+	return ask(j, r, req, fds, nfds, phase, limit, &m, f);
 }
 
 static size_t pool_bytes(const struct oracle *o)
@@ -183,7 +192,6 @@ static int is_cuda(const struct judge *j)
 	return !strcmp(j->dev->ops->name, "cuda");
 }
 
-/* All the memory a runner will need, before it starts. */
 /* What a runner keeps for the next one, in the order of judge.spare. */
 static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
 {
@@ -194,6 +202,7 @@ static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
 	m[4] = &r->pool;
 }
 
+/* All the memory a runner will need, before it starts. */
 static int allocate(struct judge *j, const struct oracle *o,
 		    struct runner *r, struct fail *f)
 {
@@ -222,7 +231,9 @@ static int allocate(struct judge *j, const struct oracle *o,
 	}
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
 		    &e) ||
-	    (is_cuda(j) && d->shared(j->dev, TRACE_BYTES, 1, &r->seen, &e)))
+	    (r->tabled && d->shared(j->dev, DESC_BYTES, 1, &r->desc, &e)) ||
+	    (!r->tabled && is_cuda(j) &&
+	     d->shared(j->dev, TRACE_BYTES, 1, &r->seen, &e)))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return 0;
 }
@@ -235,9 +246,14 @@ static int map(struct judge *j, struct runner *r, struct fail *f)
 	} all[] = {
 		{ "in0", &r->in[0] }, { "in1", &r->in[1] },
 		{ "slots", &r->slots }, { "params", &r->params },
-		{ "pool", &r->pool }, { "trace", &r->seen },
+		{ "pool", &r->pool },
+		/* CUPTI serves one of a process: torch's profiler or ours. */
+		{ r->tabled ? "desc" : "trace",
+		  r->tabled ? &r->desc : &r->seen },
 	};
-	size_t n = sizeof(all) / sizeof(all[0]) - !is_cuda(j);
+	/* The last is for what a runner has to tell, if anything. */
+	size_t n = sizeof(all) / sizeof(all[0]) -
+		   !(is_cuda(j) || r->tabled);
 	struct str req = STR_INIT;
 	struct jw w;
 	int fds[6], rc;
@@ -348,7 +364,7 @@ static void runner_clear(struct runner *r, const char *role)
 	r->role = role;
 	r->ended = -1;
 	r->in[0] = r->in[1] = r->slots = (struct mem)MEM_NONE;
-	r->params = r->pool = r->seen = (struct mem)MEM_NONE;
+	r->params = r->pool = r->seen = r->desc = (struct mem)MEM_NONE;
 }
 
 /* Under which name the host keeps compiled code of this program. */
@@ -402,6 +418,7 @@ int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
 {
 	runner_clear(r, p->role);
+	r->tabled = p->table;
 	if (begin(j, o, r, p, f))
 		return -1;
 	return load(j, o, r, p, f);
@@ -449,6 +466,7 @@ void runner_stop(struct judge *j, struct runner *r)
 		*m[i] = (struct mem)MEM_NONE;
 	}
 	j->dev->ops->release(j->dev, &r->seen);
+	j->dev->ops->release(j->dev, &r->desc);
 }
 
 void runner_forget(struct judge *j)
@@ -476,6 +494,32 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 		return -1;
 	return trace_read(r->seen.p, r->seen.bytes, from, to, step, t,
 			  NULL);
+}
+
+int runner_table(struct judge *j, struct runner *r, int iterations,
+		 struct json **told, struct fail *f)
+{
+	/* Some calls more than it takes for the first time. */
+	double limit = j->o.first_s + 6 * j->o.call_s;
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+	struct ca_msg m;
+	int rc;
+
+	*told = NULL;
+	str_addf(&req, "{\"op\":\"table\",\"set\":0,\"iterations\":%d}",
+		 iterations);
+	rc = ask(j, r, &req, NULL, 0, PHASE_FORWARD, limit, &m, f);
+	str_release(&req);
+	if (rc)
+		return -1;
+	if (m.desc_len && m.desc_len <= r->desc.bytes)
+		*told = json_parse(r->desc.p, m.desc_len, DESC_BYTES, NULL,
+				   &e);
+	if (*told)
+		return 0;
+	return fail_set(f, ST_CRASHED, PHASE_FORWARD, "the table of '%s' "
+			"cannot be read: %s", r->role, e.msg);
 }
 
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,

@@ -26,6 +26,7 @@ struct judge {
 				 * takes longer than most candidates */
 	uint64_t torches;		/* hosts started, for messages */
 	int no_torch;			/* a host cannot start here at all */
+	double copy_rate;		/* judge_copy_rate; 0: not measured */
 };
 
 /* How something ended that was asked of a child. */
@@ -87,6 +88,7 @@ struct program {
 	const char *form;	/* "light", … with an object */
 	const char *launchers;	/* JSON array */
 	const char *mode;	/* compile */
+	int table;		/* baselines: runner_table will be called */
 };
 
 /*
@@ -111,6 +113,14 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
  */
 int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 		 uint64_t to, uint64_t step, struct trace_table *t);
+
+/*
+ * Where a baseline's time goes, by its own word (proto.h, `table`), over the
+ * inputs that its last iterations left.  Parsed; the caller frees and checks
+ * every member.  -1 with `f`.
+ */
+int runner_table(struct judge *j, struct runner *r, int iterations,
+		 struct json **told, struct fail *f);
 
 /* One iteration; `res` is valid with 0. */
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,

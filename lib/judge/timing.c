@@ -15,6 +15,7 @@
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
+#define TABLE_NS 1e9		/* what the calls of a table may take */
 #define SHORT_NS 1e6		/* brackets below it do not wait for the GPU */
 #define TOGETHER_US 1200	/* shorter than a time slice of the GPU */
 
@@ -326,6 +327,41 @@ void timing_again(struct timing *t)
 	t->rounds = 0;
 	t->contended = 0;
 	t->verified = 0;
+}
+
+int timing_table(struct judge *j, struct oracle *o,
+		 const struct guard_result *g, const struct race *race,
+		 struct json **told, struct fail *f)
+{
+	struct program p = race->program;
+	double n = TABLE_NS / race->bracket[0];
+	struct trial tr;
+	struct runner r;
+	int rc = -1;
+
+	*told = NULL;
+	p.table = 1;
+	if (trial_init(&tr, j, o, f)) {
+		trial_release(&tr);
+		return -1;
+	}
+	tr.guard = *g;
+	tr.r = &r;
+	if (runner_start(j, o, &r, &p, f))
+		goto out;
+	for (int i = 0; i < 2; i++) {	/* both address sets */
+		struct verify_round round;
+		int64_t took;
+
+		plain_round(j, &round);
+		if (trial_go(&tr, &round, i ? 0 : GO_FIRST, &took, f))
+			goto out;
+	}
+	rc = runner_table(j, &r, n < 3 ? 3 : n > 20 ? 20 : (int)n, told, f);
+out:
+	runner_stop(j, &r);
+	trial_release(&tr);
+	return rc;
 }
 
 void timing_release(struct timing *t)

@@ -50,6 +50,14 @@ int timing_run(struct judge *j, struct oracle *o,
 /* Forgets the rounds; the racers stay. */
 void timing_again(struct timing *t);
 
+/*
+ * One more process of a baseline that has been timed, which tells where its
+ * time goes (runner_table).
+ */
+int timing_table(struct judge *j, struct oracle *o,
+		 const struct guard_result *g, const struct race *race,
+		 struct json **told, struct fail *f);
+
 void timing_release(struct timing *t);
 
 /* A racer's time over the rounds, in ns; NaN medians when it has none. */

@@ -215,9 +215,11 @@ static void count_written(struct stage *s, struct slot *t)
 	const struct rec *r = &t->rec;
 
 	s->progress.foreign += t->kind == SLOT_PASS;
-	if (r->kind == REC_CANDIDATE &&
-	    (has_infra(r, "build") || has_infra(r, "verify") ||
-	     has_infra(r, "profile")))
+	if ((r->kind == REC_CANDIDATE &&
+	     (has_infra(r, "build") || has_infra(r, "verify") ||
+	      has_infra(r, "profile"))) ||
+	    ((r->kind == REC_CANDIDATE || r->kind == REC_TASK) &&
+	     has_infra(r, "reference")))
 		s->infra = CA_TEMPFAIL;
 	if (o->status && t->kind == SLOT_WORK)
 		progress_count(&s->progress, o->status(o->ctx, r));

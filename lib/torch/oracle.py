@@ -2,7 +2,6 @@
 """The oracle: makes inputs, state and expected values from model.py."""
 import copy
 import ctypes
-import json
 import time
 
 import torch
@@ -94,15 +93,6 @@ class Oracle(Child):
         enc = self.make_inputs(seed, "plain", 1.0)
         return self.describe({"init": init, "state": self.entries, "state_bytes": total,
                               "inputs": self.structure(enc)})
-
-    def describe(self, value):
-        raw = json.dumps(value, separators=(",", ":")).encode()
-        region = self.regions.get("desc")
-        if region is None or len(raw) > region.nbytes:
-            raise Fail(END_UNSUPPORTED, self.phase,
-                       f"the description takes {len(raw)} bytes, more than there is room for")
-        region.keep[:len(raw)] = raw
-        return {"desc": len(raw)}
 
     # -- state
 

@@ -19,7 +19,8 @@
  * packet (at most CA_REQ_MAX bytes; what may be larger travels in memfds
  * passed with it) or, for an iteration, struct ca_go.  The child answers each
  * request, in order, with one struct ca_msg and nothing else.  Answers of an
- * oracle may point at JSON that it wrote to the `desc` region; a worker's
+ * oracle, and a baseline's to `table`, may point at JSON that it wrote to the
+ * `desc` region; a worker's
  * answer is numbers only, and its `text` is shown to people, never read by
  * the judge.
  *
@@ -40,12 +41,17 @@
  *   struct ca_go          one iteration
  *   oracle only: {"op":"state",…} {"op":"inputs",…} {"op":"expect",…}
  *   {"op":"trace"}        completes the region `trace` (cu/trace.h)
+ *   eager and compile: {"op":"table","set":0,"iterations":N}   after an
+ *                         iteration over that set; answers with JSON in
+ *                         `desc`: {"rows":[{"name":…,"op":…|null,"calls":…,
+ *                         "us":…,"bytes":…|null,"grid":[…],"block":[…]},…]}
  *   {"op":"quit"}
  *
  * Regions.  worker, eager, compile: in0, in1 (two address sets for inputs),
  * slots (host memory: 2 x CA_SLOTS struct ca_slot, one block per set, scalars
  * of the inputs), params, pool (results), and on CUDA trace (host memory; what
- * CUPTI saw, see cu/trace.h).  oracle: inputs, slots, after
+ * CUPTI saw, see cu/trace.h) or, where there will be a table, in its place
+ * desc: CUPTI serves one of a process.  oracle: inputs, slots, after
  * (inputs after forward, when it modified them), params, params_after,
  * expect, desc (host memory, JSON).  calib: in0, in1, pool.
  *

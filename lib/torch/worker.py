@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from catorch import launch, nodes, proto, state
+from catorch import launch, nodes, proto, state, table
 from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
 from catorch.shim import Child, Fail, failing, load_module, need, read_fd
 
@@ -113,11 +113,31 @@ class Worker(Runner):
                     self.object, req.get("launchers") or [], self.device)
 
 
-class Eager(Runner):
+class Baseline(Runner):
+    compiled = False
+
+    def do_table(self, req):
+        """Where the time of a call goes, over the inputs that the last iterations left."""
+        self.phase = proto.PHASE_FORWARD
+        which, iterations = req.get("set", 0), int(req["iterations"])
+        if self.pool is None or not 1 <= iterations <= table.ITERATIONS:
+            raise Fail(END_BAD_REQUEST, 0, "a table before load, or of too many iterations")
+        self.pool.on()
+        try:
+            value = table.table(lambda: self.call(self.arguments(which), which, 0), iterations,
+                                self.device.type == "cuda", self.compiled)
+        finally:
+            self.pool.off()
+        return self.describe(value)
+
+
+class Eager(Baseline):
     pass
 
 
-class Compiled(Runner):
+class Compiled(Baseline):
+    compiled = True
+
     def prepare(self, req):
         self.job.shop.use()
 

@@ -150,6 +150,10 @@ static void names(void **state)
 		  "000000033fooE", "at::foo" },
 		{ "_Z", "_Z" }, { "_Z99999999999999999999x", "x" },
 		{ "", "" }, { "_ZN", "_ZN" },
+		{ "void at::native::(anonymous namespace)::foo<4, float>(int)",
+		  "at::native::foo" },
+		{ "Memcpy DtoD (Device -> Device)", "Memcpy DtoD" },
+		{ "triton_poi_fused_relu_0", "triton_poi_fused_relu_0" },
 	};
 	char out[64];
 
@@ -162,12 +166,55 @@ static void names(void **state)
 	assert_string_equal(out, "at::nati");
 }
 
+/* What a baseline tells, too, is checked before it is passed on. */
+static void told(void **state)
+{
+	static const char text[] = "{\"rows\":["
+		"{\"name\":\"void gemm<1>(int)\",\"op\":\"aten::mm\","
+		"\"calls\":1,\"us\":30,\"bytes\":6e6,\"grid\":[2,1,1],"
+		"\"block\":[128,1]},"
+		"{\"name\":\"a\\u001b[1m\\nb\",\"op\":7,\"calls\":-1,"
+		"\"us\":10,\"bytes\":1e300,\"grid\":{},\"block\":[]},7]}";
+	struct json *rows = json_parse(text, strlen(text), 4096, NULL, NULL);
+	struct str out = STR_INIT, table = STR_INIT;
+	struct json *p;
+	struct jw w;
+
+	(void)state;
+	assert_non_null(rows);
+	str_adds(&out, "{\"status\":\"ok\",\"bytes\":4000000,\"eager\":"
+		 "{\"median_us\":50},\"kernels\":{\"eager\":");
+	jw_init(&w, &out);
+	kernels_told(rows, &w);
+	str_adds(&out, "}}");
+	json_free(rows);
+	p = json_parse(out.buf, out.len, 65536, NULL, NULL);
+	assert_non_null(p);
+	kernels_table(p, "x\033y\n", 1e12, &table);
+	json_free(p);
+	assert_non_null(strstr(table.buf, "x\\x1by : ok\n"));
+	assert_non_null(strstr(table.buf, " mm: gemm "));
+	assert_non_null(strstr(table.buf, " 30.0  75.0%      6.00  200.00"
+			       "    20%  2,1,1 x 128,1,1\n"));
+	assert_non_null(strstr(table.buf, " a\\x1b[1m b "));
+	assert_non_null(strstr(table.buf, " 10.0  25.0%         -       -"
+			       "      -\n"));
+	assert_non_null(strstr(table.buf, " 40.0 100.0%\n"));
+	assert_non_null(strstr(table.buf, " 50.0             4.00   80.00"
+			       "     8%\n"));
+	for (const char *c = table.buf; *c; c++)
+		assert_true(*c == '\n' || (*c >= ' ' && *c < 127));
+	str_release(&table);
+	str_release(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_and_rows),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(names),
+		cmocka_unit_test(told),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
