@@ -292,7 +292,7 @@ static void write_kernels(struct judge *j, const struct profiled *p,
 	jw_obj(w);
 	for (int who = 0; who < RACERS; who++) {
 		jw_key(w, racer_name[who]);
-		if (p->told[who])
+		if (json_len(json_get(p->told[who], "rows")))
 			kernels_told(p->told[who], w);
 		else
 			kernels_write(&r[who].kernels, w);

@@ -3,6 +3,7 @@
 operations take in and give out.  For trusted code and for people: never a clock."""
 import functools
 import json
+import re
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -17,6 +18,7 @@ NAME = 240              # characters of a name
 BETWEEN = "[between]"   # time outside of the operations that compute
 ALLOCATES = ("aten::empty", "aten::new_empty")
 OVERWRITES = ("aten::copy_", "aten::fill_", "aten::zero_")
+CUDA_CALL = re.compile(r"cu(da)?[A-Z]")
 SIZES = {
     "float": 4, "double": 8, "long": 8, "long int": 8, "int": 4, "short": 2, "short int": 2,
     "signed char": 1, "unsigned char": 1, "bool": 1, "c10::Half": 2, "c10::BFloat16": 2,
@@ -267,6 +269,12 @@ def is_kernel(e):
     return e.device_type() == torch.autograd.DeviceType.CUDA and not e.is_user_annotation()
 
 
+def is_operation(e):
+    """Calls of CUDA's own interface have numbers of their own, which say other things."""
+    return (e.device_type() == torch.autograd.DeviceType.CPU and not e.is_async() and
+            not e.linked_correlation_id() and not CUDA_CALL.match(e.name()))
+
+
 def bytes_by_name(call, compiled):
     """One call that counts bytes; what has to be put back afterwards."""
     if not compiled:
@@ -299,9 +307,7 @@ def table(call, iterations, cuda, compiled):
     for module, key, was, _ in named:
         setattr(module, key, was)
     rows = Rows(log, compiled, iterations)
-    # Calls of CUDA's own interface are linked to operations; those are not.
-    ops = nest([e for e in events if e.device_type() == torch.autograd.DeviceType.CPU and
-                not e.is_async() and not e.linked_correlation_id()])
+    ops = nest([e for e in events if is_operation(e)])
     if cuda:
         rows.add_device(ops, [e for e in events if is_kernel(e)])
     else:
