@@ -486,6 +486,43 @@ static void answers_garbage(void **state)
 	end(&k);
 }
 
+static void baselines_tell_where_time_goes(void **state)
+{
+	static const char table[] = "{'op':'table','iterations':3}";
+	const struct json *row;
+	struct json *told;
+	struct kid k;
+
+	(void)state;
+	NEED_HOST();
+	start_runner(&k, ref(), "eager");
+	assert_int_equal(ASK(&k, table), END_BAD_REQUEST);	/* too early */
+	assert_int_equal(load_runner(&k, ref(), reference, -1, NULL), END_OK);
+	assert_int_equal(ASK(&k, table), END_UNSUPPORTED);	/* no desc */
+	map(&k, "desc", 1 << 20);
+	assert_int_equal(ASK(&k, "{'op':'table','iterations':0}"),
+			 END_BAD_REQUEST);
+	assert_int_equal(ASK(&k, "{'op':'table','iterations':3,'set':2}"),
+			 END_BAD_REQUEST);
+	assert_int_equal(ASK(&k, table), END_OK);
+	told = json_parse((char *)region(&k, "desc")->p, k.m.desc_len,
+			  1 << 20, NULL, NULL);
+	row = json_first(json_get(told, "rows"));
+	while (row && strcmp(json_get_str(row, "name", ""), "aten::mul"))
+		row = json_next(row);
+	assert_true(json_get_num(row, "calls", 0) == 1);
+	assert_true(json_get_num(row, "us", 0) > 0);
+	assert_int_equal(json_get_int(row, "bytes", 0), 3 * 64 * 4);
+	json_free(told);
+	/* Iterations go on as before. */
+	assert_int_equal(go(&k, 0, 0, SECONDS), WAIT_OK);
+	same_results(&k, ref());
+	end(&k);
+	start_runner(&k, ref(), "worker");
+	assert_int_equal(ASK(&k, table), END_BAD_REQUEST);
+	end(&k);
+}
+
 static void host_refuses_bad_spawns(void **state)
 {
 	struct torch_spawn s = { .role = "king", .device = "cpu",
@@ -663,6 +700,7 @@ int main(void)
 		cmocka_unit_test(notices_foreign_answers),
 		cmocka_unit_test(confines_candidates),
 		cmocka_unit_test(answers_garbage),
+		cmocka_unit_test(baselines_tell_where_time_goes),
 		cmocka_unit_test(host_refuses_bad_spawns),
 		cmocka_unit_test(tells_what_is_wrong_with_a_task),
 		cmocka_unit_test(limits_memory),
