@@ -39,7 +39,7 @@ rows() {
 	check clang-format cmd clang-format
 	check pmccabe cmd pmccabe
 	check shellcheck cmd shellcheck
-	check mandoc cmd mandoc
+	test mandoc cmd mandoc
 	check python3-venv ruffvenv
 	END
 }
