@@ -399,7 +399,9 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 	struct jw w;
 	int rc = -1;
 
-	if (judge_verify(j, r, e))
+	/* Parsed again, so that what was just built is not built once more,
+	 * which would leave `verify` with the mac of another `build`. */
+	if (judge_verify(j, r, e) || rec_refresh(r, e))
 		return -1;
 	if (judge_status(r, "verify") == ST_BAD_RECORD)
 		return rec_drop(r, "profile");
