@@ -69,7 +69,10 @@ static const int refused_worker[] = {
 	SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(execve),
 	SCMP_SYS(execveat), SCMP_SYS(sched_setaffinity),
 	SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_setparam),
-	SCMP_SYS(sched_setattr), SCMP_SYS(setpriority), SCMP_SYS(ioprio_set)
+	SCMP_SYS(sched_setattr), SCMP_SYS(setpriority), SCMP_SYS(ioprio_set),
+	/* nor where shared memory lies */
+	SCMP_SYS(mbind), SCMP_SYS(set_mempolicy), SCMP_SYS(move_pages),
+	SCMP_SYS(migrate_pages)
 };
 
 /* prctl: undoing PDEATHSIG, hiding from the judge, another filter. */

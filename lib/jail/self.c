@@ -105,7 +105,10 @@ static int leave(int level, unsigned uid, struct err *e)
 		return err_set(e, CA_CONFIG, "no such level: %d", level);
 	if (level == JAIL_UID && geteuid())
 		return err_set(e, CA_UNAVAILABLE, "level uid needs root");
-	if (level >= JAIL_UID && !geteuid() && become(uid, e))
+	/* While we may: what root has set, nobody else can lower again. */
+	if (level >= JAIL_UID && !geteuid() &&
+	    (write_text("/proc/self/oom_score_adj", "1000", e) ||
+	     become(uid, e)))
 		return -1;
 	/* A change of uid takes /proc/self from us; so may unshare. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);

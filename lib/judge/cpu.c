@@ -325,7 +325,8 @@ static int warm_up(struct device *d, struct runner *r,
 	if (!r->warmed)
 		return 0;
 	go.set = !go.set;
-	go.forward_seed = 0;	/* the real one comes with the real inputs */
+	/* The real one comes with the real inputs. */
+	go.forward_seed = b->poison;
 	if (call(d, r, &go, b->deadline, res) || res->msg.end != END_OK)
 		return 1;
 	res->bad_leaf = runner_note(r, &res->msg);

@@ -19,7 +19,7 @@
  * each process.  Without two cores, or the right to say so, nothing is done.
  */
 struct cuda_cpus { int judge, runner; };	/* -1: none */
-void cuda_cpus_find(struct cuda_cpus *c);
+void cuda_cpus_find(struct cuda_cpus *c, int index);	/* each GPU its own */
 void cuda_cpus_hold(const struct cuda_cpus *c, pid_t runner);
 /* Lets the judge's thread run anywhere again. */
 void cuda_cpus_let(const struct cuda_cpus *c);

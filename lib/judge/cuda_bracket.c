@@ -197,12 +197,15 @@ static int warm_up(struct device *d, struct runner *r,
 	go.seq = ++r->seq;
 	go.set = !go.set;
 	go.flags |= GO_SYNC;
-	go.forward_seed = 0;	/* the real one comes with the real inputs */
+	/* The real one comes with the real inputs. */
+	go.forward_seed = b->poison;
 	if (torch_send_go(&r->child, &go, NULL)) {
 		res->wait = WAIT_GONE;
 		return 1;
 	}
 	res->wait = cuda_answer(d, r, &res->msg, b->deadline);
+	if (res->wait == WAIT_OK && res->msg.seq != r->seq)
+		res->wait = WAIT_GARBAGE;
 	if (res->wait != WAIT_OK || res->msg.end != END_OK)
 		return 1;
 	res->bad_leaf = runner_note(r, &res->msg);

@@ -36,15 +36,17 @@ static int same_core(int cpu, int other)
 	return found;
 }
 
-void cuda_cpus_find(struct cuda_cpus *c)
+void cuda_cpus_find(struct cuda_cpus *c, int index)
 {
+	int skip = index > 0 ? 2 * index : 0;
+
 	c->judge = c->runner = -1;
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) ||
 	    CPU_COUNT(&allowed) < 4)
 		return;
 	/* The highest numbers: interrupts and everybody else like the low. */
 	for (int i = CPU_SETSIZE - 1; i >= 0 && c->runner < 0; i--) {
-		if (!CPU_ISSET(i, &allowed))
+		if (!CPU_ISSET(i, &allowed) || skip-- > 0)
 			continue;
 		if (c->judge < 0)
 			c->judge = i;

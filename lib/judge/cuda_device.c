@@ -298,7 +298,7 @@ struct device *device_cuda_open(int index, struct err *e)
 	}
 	snprintf(c->dev.name, sizeof(c->dev.name), "cuda:%d", index);
 	snprintf(c->dev.model, sizeof(c->dev.model), "%s", c->cu->info.name);
-	cuda_cpus_find(&c->cpus);
+	cuda_cpus_find(&c->cpus, index);
 	if (!cu_nodes(&c->cu->info, &c->nodes, NULL))
 		c->dev.node = c->nodes.path[0];
 	c->dev.granularity = c->cu->granularity;

@@ -123,10 +123,13 @@ static struct json *read_desc(struct oracle *o, const struct ca_msg *m,
 {
 	struct err e = ERR_INIT;
 	struct json *root = NULL;
+	struct str copy = STR_INIT;
 
-	if (m->desc_len && m->desc_len <= o->desc.bytes)
-		root = json_parse(o->desc.p, m->desc_len, DESC_BYTES, NULL,
-				  &e);
+	/* Of a copy: its writer lives. */
+	if (m->desc_len && m->desc_len <= o->desc.bytes &&
+	    !str_add(&copy, o->desc.p, m->desc_len))
+		root = json_parse(copy.buf, copy.len, DESC_BYTES, NULL, &e);
+	str_release(&copy);
 	if (!root) {
 		fail_set(f, ST_INFRA_ERROR, 0, "the reference's description "
 			 "cannot be read: %s", e.msg);
@@ -266,6 +269,7 @@ int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
 		  const char *precision, struct ca_msg *m, struct fail *f)
 {
 	int native = !strcmp(precision, "native");
+	size_t n;
 
 	if (expect_request(j, o, seed, precision, m, f))
 		return -1;
@@ -278,6 +282,11 @@ int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
 		return 1;
 	if (refused(m, f))
 		return -1;
+	if (native && o->expect_bytes && (leaves_bytes(m, &n) ||
+					  n > o->expect_bytes))
+		return fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT,
+				"the reference's results grow with its "
+				"inputs' values");
 	if (leaves_check(m, o->expect.bytes,
 			 (struct extent[CA_LEAVES]){ { 0, 0 } }))
 		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,

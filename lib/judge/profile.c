@@ -24,7 +24,6 @@ static const char *const racer_name[RACERS] = {
 
 struct profiled {
 	struct fail f;
-	int ran;
 	struct timing t;
 	size_t bytes;		/* of inputs and results together */
 	struct json *told[RACERS]; /* reference: the baselines' own tables */
@@ -106,7 +105,6 @@ static void attempt(struct judge *j, const struct subject *s,
 	    guard_task(j, &o, s->task_id, &g, &p->f) ||
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
-	p->ran = 1;
 	p->bytes = o.input_bytes + o.expect_bytes;
 	race_all(j, &o, s->task_id, &g, p);
 out:
@@ -116,6 +114,7 @@ out:
 static int judge_twice(struct judge *j, const struct subject *s,
 		       struct profiled *p, struct err *e)
 {
+	j->loaded = 0;
 	for (int i = 0; i < 2; i++) {
 		attempt(j, s, p);
 		if (stage_interrupted())
@@ -125,7 +124,7 @@ static int judge_twice(struct judge *j, const struct subject *s,
 		if (chain_recover(j, &p->f, e))
 			return -1;
 	}
-	if (p->ran)
+	if (j->loaded)
 		p->f.status = ST_CRASHED;
 	return 0;
 }
@@ -237,14 +236,25 @@ static double mean_correction(const struct profiled *p)
 	return stats_median(c, p->t.rounds);
 }
 
-/* Too short for the clock when most rounds were. */
-static enum status final_status(const struct profiled *p)
+/*
+ * Too short for the clock when most rounds were; impossible when what is left
+ * of the bracket is less than nothing by more than the clock's error (a tenth
+ * of what was subtracted): nobody does less than the process that does nothing.
+ */
+static enum status final_status(const struct judge *j,
+				const struct profiled *p)
 {
 	const struct race *r = &p->t.race[RACE_CANDIDATE];
+	double left[STATS_ROUNDS];
 	size_t shorts = 0;
 
 	if (p->f.status != ST_OK)
 		return p->f.status;
+	for (size_t i = 0; i < p->t.rounds; i++)
+		left[i] = r->bracket[i] - 0.9 * r->correction[i];
+	if (p->t.rounds && stats_median(left, p->t.rounds) <
+			   -3e3 * j->dev->resolution_us)
+		return ST_BELOW_FLOOR;
 	for (size_t i = 0; i < p->t.rounds; i++)
 		shorts += !!r->time[i].is_short;
 	return 2 * shorts > p->t.rounds ? ST_INCONCLUSIVE_TIME : ST_OK;
@@ -342,7 +352,7 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 static void write_field(struct judge *j, const struct profiled *p,
 			int64_t began, struct jw *w)
 {
-	enum status st = final_status(p);
+	enum status st = final_status(j, p);
 
 	jw_obj(w);
 	jw_kstr(w, "status", status_name(st));
@@ -384,6 +394,9 @@ static int believed(struct judge *j, const struct rec *r)
 	      !strcmp(json_get_str(o, "baseline", ""), "compile")) &&
 	     !strcmp(json_get_str(o, "mode", ""), j->o.mode) &&
 	     json_get_bool(o, "allow_shared", 1) <= j->o.allow_shared &&
+	     !json_get_bool(p, "contended", 0) &&
+	     status_parse(json_get_str(p, "status", NULL)) !=
+	     ST_INFRA_ERROR &&
 	     json_type(json_get(o, "seed")) == JSON_NULL;
 	json_free(p);
 	return ok;

@@ -192,7 +192,7 @@ static int is_cuda(const struct judge *j)
 	return !strcmp(j->dev->ops->name, "cuda");
 }
 
-/* What a runner keeps for the next one, in the order of judge.spare. */
+/* What a baseline keeps for the next runner, in the order of judge.spare. */
 static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
 {
 	m[0] = &r->in[0];
@@ -345,6 +345,7 @@ static int load(struct judge *j, const struct oracle *o, struct runner *r,
 		jw_kstr(&w, "mode", p->mode);
 	jw_kint(&w, "threads", sysconf(_SC_NPROCESSORS_ONLN));
 	jw_end_obj(&w);
+	j->loaded |= !strcmp(r->role, "worker");
 	if (fds[0] < 0 || fds[1] < 0 || (p->object && fds[2] < 0))
 		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	else
@@ -454,15 +455,21 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 
 void runner_stop(struct judge *j, struct runner *r)
 {
+	/* A candidate may have changed how its memory is laid out, which would
+	 * slow the next one, and may have left something there for itself. */
+	int trusted = strcmp(r->role, "worker") != 0;
 	struct mem *m[RUNNER_MEMS];
 
 	j->dev->ops->detach(j->dev, r);
-	if (r->child.fd >= 0)
-		torch_kill(j->host, &r->child, NULL);
+	if (r->child.fd >= 0 && torch_kill(j->host, &r->child, NULL))
+		trusted = 0;
 	runner_forget(j);
 	memory_of(r, m);
 	for (size_t i = 0; i < RUNNER_MEMS; i++) {
-		j->spare[i] = *m[i];
+		if (trusted)
+			j->spare[i] = *m[i];
+		else
+			j->dev->ops->release(j->dev, m[i]);
 		*m[i] = (struct mem)MEM_NONE;
 	}
 	j->dev->ops->release(j->dev, &r->seen);
@@ -482,6 +489,7 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 	static const char text[] = "{\"op\":\"trace\"}";
 	struct str req = STR_INIT;
 	struct fail f;
+	void *copy;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
@@ -492,8 +500,14 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 	str_release(&req);
 	if (rc)
 		return -1;
-	return trace_read(r->seen.p, r->seen.bytes, from, to, step, t,
-			  NULL);
+	/* Read from a copy: the runner lives and may write meanwhile. */
+	copy = malloc(r->seen.bytes);
+	if (!copy)
+		return -1;
+	memcpy(copy, r->seen.p, r->seen.bytes);
+	rc = trace_read(copy, r->seen.bytes, from, to, step, t, NULL);
+	free(copy);
+	return rc;
 }
 
 int runner_table(struct judge *j, struct runner *r, int iterations,

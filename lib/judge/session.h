@@ -24,6 +24,7 @@ struct judge {
 	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
+	int loaded;		/* candidate code has run since it was reset */
 	uint64_t torches;		/* hosts started, for messages */
 	int no_torch;			/* a host cannot start here at all */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */

@@ -230,24 +230,20 @@ static void cont(struct thread *th)
 	ptrace(PTRACE_CONT, th->tid, NULL, (void *)(long)sig);
 }
 
+/* One pass: a process that stops again and again must not keep the judge from
+ * its deadline.  What comes after the drain leaves a signal to poll for. */
 int trace_serve(struct trace *t)
 {
-	int again = 1;
-
 	drain(t->sigfd);
-	while (again && !gone(t)) {
-		again = 0;
-		for (size_t i = 0; i < t->n; ) {
-			size_t before = t->n;
+	for (size_t i = 0; i < t->n && !gone(t); ) {
+		size_t before = t->n;
 
-			if (poll_thread(t, i))
-				again = 1;
-			if (t->n < before)
-				continue;
-			if (t->th[i].stopped)
-				cont(&t->th[i]);
-			i++;
-		}
+		poll_thread(t, i);
+		if (t->n < before)
+			continue;
+		if (t->th[i].stopped)
+			cont(&t->th[i]);
+		i++;
 	}
 	return gone(t);
 }
@@ -293,11 +289,11 @@ static int settle(struct trace *t, int64_t deadline)
 		}
 		if (gone(t))
 			return 1;
-		if (progress)
-			continue;
 		left = deadline - now_ns();
 		if (left <= 0)
 			return -1;
+		if (progress)
+			continue;
 		/* Short waits: a SIGCHLD may have been merged with one that
 		 * was read before its thread was looked at. */
 		poll(&p, 1, left > 2000000 ? 2 : 1);

@@ -109,8 +109,14 @@ static int fail_value(struct fail *f, const struct verify_round *round,
 static int views(const struct trial *t, const struct bracket_result *res,
 		 uint32_t i, struct view *got, struct view *want)
 {
+	uint64_t n, bytes;
+
 	if (cmp_leaf_view(&res->msg.leaf[i], t->got.p, res->got[i].offset,
 			  got))
+		return -1;
+	/* Never what was not captured. */
+	if (res->msg.leaf[i].kind == LEAF_TENSOR &&
+	    (view_count(got, &n, &bytes) || bytes != res->got[i].bytes))
 		return -1;
 	return cmp_leaf_view(&t->want.leaf[i], t->expect->p,
 			     t->want.leaf[i].offset, want);

@@ -17,7 +17,6 @@
 /* What a verification found. */
 struct verdict {
 	struct fail f;		/* status ST_OK: right */
-	int ran;		/* candidate code was loaded */
 	int trivial;
 	struct trial t;
 	struct guard_result guard;
@@ -120,7 +119,6 @@ static void attempt(struct judge *j, const struct subject *s,
 		goto out;
 	v->t.guard = v->guard;
 	v->t.r = &r;
-	v->ran = 1;
 	have_runner = 1;
 	if (runner_start(j, &o, &r, &s->program, &v->f))
 		goto out;
@@ -139,6 +137,7 @@ out:
 static int judge_twice(struct judge *j, const struct subject *s,
 		       struct verdict *v, struct err *e)
 {
+	j->loaded = 0;
 	for (int i = 0; i < 2; i++) {
 		attempt(j, s, v);
 		if (stage_interrupted())
@@ -148,7 +147,7 @@ static int judge_twice(struct judge *j, const struct subject *s,
 		if (chain_recover(j, &v->f, e))
 			return -1;
 	}
-	if (v->ran)
+	if (j->loaded)
 		v->f.status = ST_CRASHED;
 	return 0;
 }

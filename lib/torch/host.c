@@ -129,13 +129,43 @@ int host_packet(struct torch_host *h, int64_t deadline, struct json **answer,
 	return err_set(e, CA_UNAVAILABLE, "the torch host ended");
 }
 
+#define ENV_MAX 256
+
+/*
+ * What of the caller's environment the host gets, and with it the code that is
+ * judged: what programs, libraries and compilers are found by, and nothing
+ * else, for the rest may hold secrets (keys of model servers, say).
+ */
+static void environment(const char *env[ENV_MAX])
+{
+	static const char *const kept[] = {
+		"PATH=", "HOME=", "LANG=", "LC_", "TMPDIR=", "CC=", "CXX=",
+		"LD_LIBRARY_PATH=", "LIBRARY_PATH=", "CPATH=", "CUDA_",
+		"NVIDIA_", "XDG_CACHE_HOME=", "CA_", "OMP_", "GOMP_",
+		"KMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH_", "TRITON_",
+		"VIRTUAL_ENV=",
+	};
+	size_t n = 0;
+
+	for (char **v = environ; *v && n < ENV_MAX - 1; v++)
+		for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+			if (starts_with(*v, kept[i])) {
+				env[n++] = *v;
+				break;
+			}
+	env[n] = NULL;
+}
+
 static int launch(struct torch_host *h, int fd, struct err *e)
 {
 	char python[CA_PATH_MAX], script[CA_PATH_MAX], cache[CA_PATH_MAX];
 	char number[16];
 	const char *argv[] = { python, "-I", script, number, cache, NULL };
-	struct child_opts o = { .argv = argv, .keep = &fd, .nkeep = 1 };
+	const char *env[ENV_MAX];
+	struct child_opts o = { .argv = argv, .env = env, .keep = &fd,
+				.nkeep = 1 };
 
+	environment(env);
 	snprintf(number, sizeof(number), "%d", fd);
 	if (path_python(python, e) || path_lib(script, "torch/host.py", e) ||
 	    path_cache(cache, "torch", e))

@@ -67,6 +67,7 @@ def keep_memory():
 class Oracle(Child):
     args = None
     native_s = 0.0
+    promised = None             # the structure of the inputs, as load told it
 
     def do_load(self, req):
         self.begin(req)
@@ -91,8 +92,9 @@ class Oracle(Child):
         self.initial = [item.tensor.detach().clone() for item in self.found]
         self.kept = self.initial
         enc = self.make_inputs(seed, "plain", 1.0)
+        self.promised = self.structure(enc)
         return self.describe({"init": init, "state": self.entries, "state_bytes": total,
-                              "inputs": self.structure(enc)})
+                              "inputs": self.promised})
 
     # -- state
 
@@ -151,7 +153,11 @@ class Oracle(Child):
     def do_inputs(self, req):
         enc = self.make_inputs(int(req["seed"]), req.get("family", "plain"),
                                float(req.get("factor", 1.0)))
-        head = self.describe(self.structure(enc))
+        structure = self.structure(enc)
+        if structure != self.promised:
+            raise Fail(END_CONSTRUCT, PHASE_INPUTS, "get_inputs() returns other shapes or types "
+                       "for other seeds")
+        head = self.describe(structure)
         if not req.get("export", True):
             return head
         region = self.regions.get("inputs")
