@@ -45,6 +45,15 @@ void die_err(const struct err *e)
 	die(e->code ? e->code : CA_SOFTWARE, "%s", e->msg);
 }
 
+void complain(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
 void warn(const char *fmt, ...)
 {
 	va_list ap;

@@ -91,7 +91,7 @@ static void answer_bad(struct stage *s, struct slot *t, const char *file,
 
 	t->kind = SLOT_BAD;
 	s->data_code = CA_DATAERR;
-	warn("%s: cannot parse record at byte %zu: %s", t->where, at, e->msg);
+	complain("%s: cannot parse record at byte %zu: %s", t->where, at, e->msg);
 	jw_init(&w, &t->out);
 	jw_obj(&w);
 	jw_kstr(&w, "kind", "error");
@@ -175,7 +175,7 @@ static void report_failed(struct stage *s, struct slot *t)
 {
 	if (!s->fail_code)
 		s->fail_code = t->err.code ? t->err.code : CA_SOFTWARE;
-	warn("%s: %s", t->where, t->err.msg);
+	complain("%s: %s", t->where, t->err.msg);
 	s->progress.bad++;
 	t->failed = 1;
 }
@@ -329,7 +329,7 @@ static void stop_all(struct stage *s)
 
 	s->stop = 1;
 	if (write(s->stop_fd, &one, sizeof one) < 0)
-		warn("cannot wake the reader");
+		complain("cannot wake the reader");
 	pthread_cond_broadcast(&s->changed);
 }
 
@@ -364,7 +364,7 @@ static void read_failed(struct stage *s, const char *name, struct err *e)
 	err_wrap(e, "%s", name);
 	if (e->code == CA_NOINPUT) {
 		s->open_code = CA_NOINPUT;
-		warn("%s", e->msg);
+		complain("%s", e->msg);
 	} else if (!s->read_err.code) {
 		s->read_err = *e;
 	}
@@ -391,7 +391,7 @@ static int take_line(struct stage *s, const struct reader *r, enum line how,
 	}
 	if (how == LINE_TRUNCATED) {
 		s->data_code = CA_DATAERR;
-		warn("%s: last line has no line feed", t->where);
+		complain("%s: last line has no line feed", t->where);
 	}
 	if (s->total)
 		s->share = (double)(s->size_done + r->bytes) /
@@ -430,7 +430,7 @@ static void cannot_open(struct stage *s, const char *path)
 
 	s->open_code = CA_NOINPUT;
 	err_sys(&e, CA_NOINPUT, "cannot open '%s'", path);
-	warn("%s", e.msg);
+	complain("%s", e.msg);
 }
 
 static void read_directory(struct stage *s, const char *path)
@@ -582,9 +582,9 @@ static void stage_close(struct stage *s)
 	/* What was finished is kept even when the rest was not reached. */
 	output_close(&s->out, !s->write_err.code, &s->write_err);
 	if (s->write_err.code && !s->pipe_gone)
-		warn("%s", s->write_err.msg);
+		complain("%s", s->write_err.msg);
 	if (s->read_err.code)
-		warn("%s", s->read_err.msg);
+		complain("%s", s->read_err.msg);
 	for (i = 0; i < s->n && s->ring; i++) {
 		rec_release(&s->ring[i].rec);
 		str_release(&s->ring[i].out);
@@ -604,7 +604,7 @@ int stage_run(const struct stage_ops *ops, const struct common *c, int argc,
 			   .share = -1 };
 
 	if (first == argc && isatty(STDIN_FILENO)) {
-		warn("no operand, and stdin is a terminal; try '%s --help'",
+		complain("no operand, and stdin is a terminal; try '%s --help'",
 		     ops->name);
 		return CA_USAGE;
 	}
