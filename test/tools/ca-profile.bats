@@ -81,6 +81,81 @@ profile() {
 	[ "$(jq .profile.candidate out)" = null ]
 }
 
+# A task of two operations, the second in place.
+two_steps() {
+	mkdir -p "$1"
+	cat >"$1/model.py" <<-'END'
+		import torch
+		class Model(torch.nn.Module):
+		    def forward(self, x):
+		        y = x @ x.t()
+		        y.relu_()
+		        return y[:3]
+		def get_init_inputs():
+		    return []
+		def get_inputs():
+		    return [torch.randn(200, 50)]
+	END
+}
+
+@test "what there is to beat, and where its time goes" {
+	two_steps steps
+	profile --reference --json steps >out
+	jq -e '.kind == "candidate" and (has("profile") | not)' out
+	jq -e '.reference | .status == "ok" and .copy_bytes_per_s > 1e8 and
+		.bytes > 40000 and .candidate == null and
+		.kernels.candidate == null and .speedup.eager == null and
+		.eager.median_us > 0 and .compile.median_us > 0 and
+		(has("kernels_reason") | not)' out
+	# mm: two of 200 x 50 floats to 200 x 200; relu_ reads and writes it.
+	# The transpose is another view of the same bytes, counted once more.
+	jq -e '.reference.kernels.eager |
+		map({(.name): .}) | add |
+		.["aten::mm"].calls == 1 and .["aten::mm"].bytes == 240000 and
+		.["aten::relu_"].calls == 1 and
+		.["aten::relu_"].bytes == 320000 and
+		([.[].share] | add - 1 | fabs) < 1e-6 and
+		(keys == ["[between]", "aten::mm", "aten::relu_"])' out
+	jq -e '.reference.kernels.compile |
+		map(select(.bytes != null) | .name) | sort | length == 2 and
+		(.[0] | startswith("cpp_fused")) and
+		.[1] == "extern_kernels.mm"' out
+}
+
+@test "--reference takes tasks and says in a line what is wrong with one" {
+	two_steps steps
+	{
+		jq -nc --rawfile code steps/model.py \
+			'{kind: "task", v: 1, id: "good", code: $code}'
+		jq -nc '{kind: "task", v: 1, id: "bad\u001b", code:
+			"def get_inputs():\n    return []\n"}'
+		echo '{"kind":"metric","v":1,"step":3}'
+	} >in
+	profile --reference --baseline eager -v in >out 2>err
+	cat out
+	[ "$(grep -c . out)" -ge 7 ]
+	grep -Eq '^good: ok, ' out
+	grep -Eq '^  eager +calls +us +share +MB +GB/s +copy$' out
+	grep -Eq '^    aten::mm +1 +[0-9.]+ +[0-9.]+% +0\.24 +[0-9.]+ +[0-9]+%$' \
+		out
+	grep -Eq '^    whole call, .* 1 +[0-9.]+ +0\.04 ' out
+	[ "$(tail -1 out)" = \
+		"bad\\x1b: invalid_reference: model.py defines no 'Model'" ]
+	grep -q '1 of other kinds' err
+}
+
+@test "--table prints speedups and whole calls" {
+	profile --quick --baseline eager --table "$fix/diag-matmul" \
+		"$fix/bad-shape" >out
+	cat out
+	grep -Eq '^diag-matmul: ok, ' out
+	grep -Eq '^  [0-9.e+]+x over eager$' out
+	grep -Eq '^  candidate +calls ' out
+	grep -Eq '^    whole call, by .* 1 +[0-9.]+ +8\.39 ' out
+	[ "$(tail -1 out)" = 'bad-shape: wrong_shape' ]
+	run ! grep -q '^{' out
+}
+
 @test "a signed profile is believed" {
 	profile --quick --baseline eager "$fix/diag-matmul" >once
 	profile --quick --baseline eager once >twice
