@@ -36,15 +36,20 @@ mirror_of() { # distribution
 }
 
 make_system() { # suite, root
-	local mirror distribution=debian components=main
+	local mirror distribution=debian components=main script=()
 	case $1 in
 	bookworm | trixie) ;;
 	noble) distribution=ubuntu components=main,universe ;;
 	*) fail "no such suite: '$1' (bookworm, trixie, noble)" ;;
 	esac
 	mirror=$(mirror_of "$distribution")
+	# An older debootstrap does not know the name of a newer Ubuntu; all
+	# of them are made by one script.
+	[ -e "/usr/share/debootstrap/scripts/$1" ] ||
+		script=(/usr/share/debootstrap/scripts/gutsy)
 	debootstrap --variant=minbase --components="$components" \
 		--include=make,ca-certificates "$1" "$2" "$mirror" \
+		"${script[@]}" \
 		>"$work/debootstrap.log" 2>&1 ||
 		fail "debootstrap failed:
 $(tail -n 5 "$work/debootstrap.log")"
