@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "jail/jail.h"
+#include "rec/stage.h"
 
 const char *const chain_uses_build[] = { "build", NULL };
 const char *const chain_uses_verify[] = { "build", "verify", NULL };
@@ -142,7 +143,8 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 	jw_end_obj(w);
 }
 
-int chain_recover(struct judge *j, const struct fail *f, struct err *e)
+/* After a fault: gives up a host that died and brings the device back. */
+static int recover(struct judge *j, const struct fail *f, struct err *e)
 {
 	if (j->no_torch)
 		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
@@ -152,4 +154,23 @@ int chain_recover(struct judge *j, const struct fail *f, struct err *e)
 		j->host = NULL;
 	}
 	return j->dev->ops->recover(j->dev, e);
+}
+
+int chain_twice(struct judge *j, chain_attempt *attempt,
+		const struct subject *s, void *result, struct fail *f,
+		struct err *e)
+{
+	j->loaded = 0;
+	for (int i = 0; i < 2; i++) {
+		attempt(j, s, result);
+		if (stage_interrupted())
+			return err_set(e, CA_TEMPFAIL, "interrupted");
+		if (!f->fault)
+			return 0;
+		if (recover(j, f, e))
+			return -1;
+	}
+	if (j->loaded)
+		f->status = ST_CRASHED;
+	return 0;
 }

@@ -46,9 +46,18 @@ int chain_same_common(struct judge *j, const char *version,
 /* Member prov {seconds, date}, unless --no-prov. */
 void chain_write_prov(struct judge *j, int64_t began, struct jw *w);
 
-/* After a fault: gives up a host that died and brings the device back.  -1
- * when that cannot help: no host starts here (CA_UNAVAILABLE). */
-int chain_recover(struct judge *j, const struct fail *f, struct err *e);
+/*
+ * Makes an attempt, and one more after a fault, when what broke has been made
+ * whole: infra_error is never a refuge.  A second fault is the candidate's,
+ * `crashed`, once its code has run.  `f` is part of the result.  -1 when no
+ * attempt can help: no host starts here (CA_UNAVAILABLE), the device is gone,
+ * or an interrupt came (CA_TEMPFAIL).
+ */
+typedef void chain_attempt(struct judge *j, const struct subject *s,
+			   void *result);
+int chain_twice(struct judge *j, chain_attempt *attempt,
+		const struct subject *s, void *result, struct fail *f,
+		struct err *e);
 
 extern const char *const chain_uses_build[];	/* {"build", NULL} */
 extern const char *const chain_uses_verify[];	/* {"build", "verify", NULL} */

@@ -90,9 +90,9 @@ static int race_all(struct judge *j, struct oracle *o, const char *task,
 	return 0;
 }
 
-static void attempt(struct judge *j, const struct subject *s,
-		    struct profiled *p)
+static void attempt(struct judge *j, const struct subject *s, void *result)
 {
+	struct profiled *p = result;
 	struct race *race = p->t.race;
 	struct guard_result g;
 	struct oracle o;
@@ -109,24 +109,6 @@ static void attempt(struct judge *j, const struct subject *s,
 	race_all(j, &o, s->task_id, &g, p);
 out:
 	oracle_stop(j, &o);
-}
-
-static int judge_twice(struct judge *j, const struct subject *s,
-		       struct profiled *p, struct err *e)
-{
-	j->loaded = 0;
-	for (int i = 0; i < 2; i++) {
-		attempt(j, s, p);
-		if (stage_interrupted())
-			return err_set(e, CA_TEMPFAIL, "interrupted");
-		if (!p->f.fault)
-			return 0;
-		if (chain_recover(j, &p->f, e))
-			return -1;
-	}
-	if (j->loaded)
-		p->f.status = ST_CRASHED;
-	return 0;
 }
 
 static void write_time(const struct profiled *p, enum racer who,
@@ -437,7 +419,7 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 		if (chain_build(j, r, &s, e) == ST_NONE ||
 		    j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
 			goto out;
-		rc = judge_twice(j, &s, p, e);
+		rc = chain_twice(j, attempt, &s, p, &p->f, e);
 		j->dev->ops->unlease(j->dev);
 		if (rc)
 			goto out;
@@ -471,9 +453,10 @@ static void tables(struct judge *j, struct oracle *o,
 	}
 }
 
-static void attempt_reference(struct judge *j, const char *code, size_t len,
-			      struct profiled *p)
+static void attempt_reference(struct judge *j, const struct subject *s,
+			      void *result)
 {
+	struct profiled *p = result;
 	/* The published tolerance: what is judged is the process, not the
 	 * task. */
 	struct guard_result g;
@@ -481,8 +464,8 @@ static void attempt_reference(struct judge *j, const char *code, size_t len,
 
 	profiled_reset(p);
 	memset(&g, 0, sizeof(g));
-	set_baselines(j, code, len, p->t.race);
-	if (oracle_start(j, &o, code, len, &p->f) ||
+	set_baselines(j, s->task, s->tasklen, p->t.race);
+	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
@@ -492,25 +475,11 @@ out:
 	oracle_stop(j, &o);
 }
 
-static int reference_twice(struct judge *j, const char *code,
-			   struct profiled *p, struct err *e)
-{
-	for (int i = 0; i < 2; i++) {
-		attempt_reference(j, code, strlen(code), p);
-		if (stage_interrupted())
-			return err_set(e, CA_TEMPFAIL, "interrupted");
-		if (!p->f.fault)
-			return 0;
-		if (chain_recover(j, &p->f, e))
-			return -1;
-	}
-	return 0;
-}
-
 int judge_reference(struct judge *j, struct rec *r, struct err *e)
 {
 	const char *code = workdir_code(r);
 	struct profiled *p = calloc(1, sizeof(*p));
+	struct subject s;
 	struct str out = STR_INIT;
 	int64_t began = now_ns();
 	struct jw w;
@@ -524,7 +493,10 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 	}
 	if (j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
 		goto out;
-	rc = reference_twice(j, code, p, e);
+	memset(&s, 0, sizeof(s));
+	s.task = code;
+	s.tasklen = strlen(code);
+	rc = chain_twice(j, attempt_reference, &s, p, &p->f, e);
 	j->dev->ops->unlease(j->dev);
 	if (rc)
 		goto out;

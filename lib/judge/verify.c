@@ -103,9 +103,9 @@ static int rounds(struct judge *j, struct oracle *o, struct trial *t,
 }
 
 /* One attempt.  A fault leaves v->f.fault set. */
-static void attempt(struct judge *j, const struct subject *s,
-		    struct verdict *v)
+static void attempt(struct judge *j, const struct subject *s, void *result)
 {
+	struct verdict *v = result;
 	struct oracle o;
 	struct runner r;
 	int have_runner = 0;
@@ -128,28 +128,6 @@ out:
 		runner_stop(j, &r);
 	trial_release(&v->t);
 	oracle_stop(j, &o);
-}
-
-/*
- * Judges, and once more after a fault: infra_error is never a refuge.  A
- * second fault is the candidate's once its code has run, else the task's.
- */
-static int judge_twice(struct judge *j, const struct subject *s,
-		       struct verdict *v, struct err *e)
-{
-	j->loaded = 0;
-	for (int i = 0; i < 2; i++) {
-		attempt(j, s, v);
-		if (stage_interrupted())
-			return err_set(e, CA_TEMPFAIL, "interrupted");
-		if (!v->f.fault)
-			return 0;
-		if (chain_recover(j, &v->f, e))
-			return -1;
-	}
-	if (j->loaded)
-		v->f.status = ST_CRASHED;
-	return 0;
 }
 
 static void write_options(struct judge *j, struct jw *w)
@@ -289,7 +267,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 		}
 		if (j->dev->ops->lease(j->dev, 0, j->o.lease_s, e))
 			goto out;
-		rc = judge_twice(j, &s, v, e);
+		rc = chain_twice(j, attempt, &s, v, &v->f, e);
 		j->dev->ops->unlease(j->dev);
 		if (rc)
 			goto out;
