@@ -91,8 +91,8 @@ static void answer_bad(struct stage *s, struct slot *t, const char *file,
 
 	t->kind = SLOT_BAD;
 	s->data_code = CA_DATAERR;
-	complain("%s: cannot parse record at byte %zu: %s", t->where, at,
-		 e->msg);
+	/* The error record says it too, hence no complaint under -q. */
+	warn("%s: cannot parse record at byte %zu: %s", t->where, at, e->msg);
 	jw_init(&w, &t->out);
 	jw_obj(&w);
 	jw_kstr(&w, "kind", "error");
