@@ -30,8 +30,9 @@ watch() { # stage, jq expression for its verdict
 }
 
 device=${1:-$(pick_device)}
-names=(axpby slow-axpby diag-matmul matmul-sum bad-compile bad-value
-	bad-cached bad-torch)
+# Clear cases: an even race with torch.compile is timed for many rounds.
+names=(masked-mean diag-matmul slow-diag-matmul matmul-sum bad-compile
+	bad-value bad-cached bad-torch)
 [ "$device" = cpu ] || names[0]=axpby-paper	# laid out as the released one
 count=${#names[@]}
 printf 'Judging %d candidates on %s; torch.compile takes most of the time.\n' \

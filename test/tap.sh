@@ -7,6 +7,8 @@ tap_begin() { # file for the totals
 	tap_file=$1
 	tap_log=$(mktemp "${TMPDIR:-/tmp}/ca-tap.XXXXXX") || exit 1
 	trap 'rm -f "$tap_log"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
 	mkdir -p "$(dirname "$tap_file")"
 	rm -f "$tap_file"
 	tap_passed=0 tap_failed=0 tap_skipped=0
