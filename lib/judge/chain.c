@@ -58,7 +58,7 @@ void chain_release(struct subject *s)
 }
 
 /* Completes the program by what the build says. */
-static int complete(struct judge *j, const struct rec *r, struct subject *s,
+static int complete(const struct rec *r, struct subject *s,
 		    const struct build_opts *o, struct err *e)
 {
 	const struct json *l = json_get(s->build, "launchers");
@@ -66,7 +66,6 @@ static int complete(struct judge *j, const struct rec *r, struct subject *s,
 
 	if (build_object_path(r, o, s->object, e))
 		return -1;
-	(void)j;
 	s->program.object = s->object;
 	s->program.form = json_get_str(s->build, "form", "light");
 	if (json_type(l) != JSON_ARRAY)
@@ -94,7 +93,7 @@ enum status chain_build(struct judge *j, struct rec *r, struct subject *s,
 		return st;
 	chain_release(s);
 	s->build = chain_field(r, "build");
-	if (!s->build || complete(j, r, s, &o, e))
+	if (!s->build || complete(r, s, &o, e))
 		return ST_NONE;
 	return ST_OK;
 }

@@ -241,15 +241,15 @@ static int reveal(struct runner *r, const struct bracket *b, struct err *e)
 }
 
 /* Packs the results into private memory. */
-static int capture(struct runner *r, const struct bracket *b,
-		   struct bracket_result *res, struct err *e)
+static void capture(struct runner *r, const struct bracket *b,
+		    struct bracket_result *res)
 {
 	struct extent ext[CA_LEAVES];
 	size_t to = 0;
 
 	if (leaves_check(&res->msg, r->pool.bytes, ext)) {
 		res->bad_leaf = 1;
-		return 0;
+		return;
 	}
 	for (uint32_t i = 0; i < res->msg.nleaf; i++) {
 		res->got[i].offset = to;
@@ -271,8 +271,6 @@ static int capture(struct runner *r, const struct bracket *b,
 		if (to > b->capture->bytes)
 			to = b->capture->bytes;
 	}
-	(void)e;
-	return 0;
 }
 
 /* Stops the runner for good or says how it went away. */
@@ -356,7 +354,8 @@ static int cpu_bracket(struct device *d, struct runner *r,
 		return -1;
 	if (call(d, r, &go, b->deadline, res))
 		return 0;
-	return capture(r, b, res, e);
+	capture(r, b, res);
+	return 0;
 }
 
 static int cpu_compare(struct device *d, const struct cmp_rule *rule,

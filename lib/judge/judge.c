@@ -86,11 +86,6 @@ void judge_adopt(struct judge *j, struct torch_host *h)
 	j->host = h;
 }
 
-const char *judge_kind(const struct judge *j)
-{
-	return j->dev->ops->name;
-}
-
 /* The best of a few copies; -1 when there is not so much memory. */
 static double copy_rate(struct device *d, size_t bytes)
 {

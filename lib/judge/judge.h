@@ -55,9 +55,6 @@ void judge_close(struct judge *j);
 struct torch_host;
 void judge_adopt(struct judge *j, struct torch_host *h);
 
-/* The kind of device, "cpu" or "cuda", for build_opts. */
-const char *judge_kind(const struct judge *j);
-
 /*
  * Sets `verify` (and `build` before it, when it is missing or not to be
  * believed); leaves a `verify` alone that this user's key signed under the

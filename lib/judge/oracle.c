@@ -41,10 +41,8 @@ static int ask(struct judge *j, struct oracle *o, struct str *req,
 		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
 	if (!torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
 		w = torch_recv(&o->c, m, deadline_in(j->o.task_s));
-	if (w == WAIT_OK) {
-		o->served++;
+	if (w == WAIT_OK)
 		return 0;
-	}
 	if (w == WAIT_TIMEOUT)
 		return fail_set(f, ST_INVALID_REFERENCE, 0, "the reference "
 				"did not answer within %g s", j->o.task_s);
@@ -84,24 +82,9 @@ static int map(struct judge *j, struct oracle *o, const char *const *names,
 {
 	struct str req = STR_INIT;
 	struct ca_msg m;
-	struct jw w;
 	int fds[8], rc;
 
-	jw_init(&w, &req);
-	jw_obj(&w);
-	jw_kstr(&w, "op", "map");
-	jw_key(&w, "regions");
-	jw_arr(&w);
-	for (size_t i = 0; i < n; i++) {
-		jw_obj(&w);
-		jw_kstr(&w, "name", names[i]);
-		jw_kint(&w, "bytes", (int64_t)mems[i]->bytes);
-		jw_kbool(&w, "host", mems[i]->host);
-		jw_end_obj(&w);
-		fds[i] = mems[i]->fd;
-	}
-	jw_end_arr(&w);
-	jw_end_obj(&w);
+	map_request(&req, names, mems, n, fds);
 	rc = ask(j, o, &req, fds, n, &m, f) || refused(&m, f) ? -1 : 0;
 	str_release(&req);
 	return rc;

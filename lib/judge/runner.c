@@ -50,10 +50,8 @@ int host_ready(struct judge *j, struct fail *f)
 	struct err e = ERR_INIT;
 
 	j->no_torch = 0;
-	if (!j->host) {
+	if (!j->host)
 		j->host = torch_start(NULL, &e);
-		j->torches++;
-	}
 	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e))
 		return 0;
 	j->no_torch = e.code == CA_UNAVAILABLE;
@@ -238,41 +236,46 @@ static int allocate(struct judge *j, const struct oracle *o,
 	return 0;
 }
 
-static int map(struct judge *j, struct runner *r, struct fail *f)
+void map_request(struct str *req, const char *const *names,
+		 struct mem *const *mems, size_t n, int *fds)
 {
-	const struct {
-		const char *name;
-		const struct mem *m;
-	} all[] = {
-		{ "in0", &r->in[0] }, { "in1", &r->in[1] },
-		{ "slots", &r->slots }, { "params", &r->params },
-		{ "pool", &r->pool },
-		/* CUPTI serves one of a process: torch's profiler or ours. */
-		{ r->tabled ? "desc" : "trace",
-		  r->tabled ? &r->desc : &r->seen },
-	};
-	/* The last is for what a runner has to tell, if anything. */
-	size_t n = sizeof(all) / sizeof(all[0]) -
-		   !(is_cuda(j) || r->tabled);
-	struct str req = STR_INIT;
 	struct jw w;
-	int fds[6], rc;
 
-	jw_init(&w, &req);
+	jw_init(&w, req);
 	jw_obj(&w);
 	jw_kstr(&w, "op", "map");
 	jw_key(&w, "regions");
 	jw_arr(&w);
 	for (size_t i = 0; i < n; i++) {
 		jw_obj(&w);
-		jw_kstr(&w, "name", all[i].name);
-		jw_kint(&w, "bytes", (int64_t)all[i].m->bytes);
-		jw_kbool(&w, "host", all[i].m->host);
+		jw_kstr(&w, "name", names[i]);
+		jw_kint(&w, "bytes", (int64_t)mems[i]->bytes);
+		jw_kbool(&w, "host", mems[i]->host);
 		jw_end_obj(&w);
-		fds[i] = all[i].m->fd;
+		fds[i] = mems[i]->fd;
 	}
 	jw_end_arr(&w);
 	jw_end_obj(&w);
+}
+
+static int map(struct judge *j, struct runner *r, struct fail *f)
+{
+	/* CUPTI serves one of a process: torch's profiler or ours. */
+	const char *const names[] = {
+		"in0", "in1", "slots", "params", "pool",
+		r->tabled ? "desc" : "trace",
+	};
+	struct mem *const mems[] = {
+		&r->in[0], &r->in[1], &r->slots, &r->params, &r->pool,
+		r->tabled ? &r->desc : &r->seen,
+	};
+	/* The last is for what a runner has to tell, if anything. */
+	size_t n = sizeof(mems) / sizeof(mems[0]) -
+		   !(is_cuda(j) || r->tabled);
+	struct str req = STR_INIT;
+	int fds[6], rc;
+
+	map_request(&req, names, mems, n, fds);
 	rc = request(j, r, &req, fds, n, 0, j->o.load_s, f);
 	str_release(&req);
 	return rc;

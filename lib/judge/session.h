@@ -25,7 +25,6 @@ struct judge {
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
 	int loaded;		/* candidate code has run since it was reset */
-	uint64_t torches;		/* hosts started, for messages */
 	int no_torch;			/* a host cannot start here at all */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
 };
@@ -58,7 +57,6 @@ struct oracle {
 	size_t input_bytes, param_bytes;
 	size_t expect_bytes;		/* packed, 64-byte aligned leaves */
 	struct ca_msg first;		/* leaves of the first forward */
-	uint64_t served;		/* requests answered */
 };
 
 /*
@@ -126,6 +124,10 @@ int runner_table(struct judge *j, struct runner *r, int iterations,
 /* One iteration; `res` is valid with 0. */
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	      struct bracket_result *res, struct fail *f);
+
+/* The request {"op":"map"} for n regions, and their descriptors in fds. */
+void map_request(struct str *req, const char *const *names,
+		 struct mem *const *mems, size_t n, int *fds);
 
 /* A descriptor of a memfd that holds these bytes, or -1. */
 int memfd_of(const void *p, size_t len, struct err *e);
