@@ -14,7 +14,7 @@ BIN ?= bin
 FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
-LIBS = -lcjson -lmd -lseccomp -lelf -lm -ldl -lpthread
+LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lm -ldl -lpthread
 
 lib_src := $(wildcard lib/*/*.c)
 lib_obj := $(lib_src:%.c=$B/%.o)

@@ -23,8 +23,10 @@ rows() {
 	build libmd-dev c sha2.h -lmd
 	build libseccomp-dev c seccomp.h -lseccomp
 	build libelf-dev c gelf.h -lelf
+	build libcurl4-openssl-dev c curl/curl.h -lcurl
 	run g++ cxx vector
 	run bubblewrap cmd bwrap
+	run ripgrep cmd rg
 	run libopenblas-dev c cblas.h -lopenblas
 	run jq cmd jq
 	torch python3 base
