@@ -14,7 +14,8 @@ static const char *const names[FAMILY_COUNT] = {
 	[FAMILY_PLAIN] = "plain", [FAMILY_SCALE] = "scale",
 	[FAMILY_SIGN] = "sign", [FAMILY_TIED] = "tied",
 	[FAMILY_CLUSTER] = "cluster", [FAMILY_SPIKE] = "spike",
-	[FAMILY_PERMUTE] = "permute",
+	[FAMILY_PERMUTE] = "permute", [FAMILY_BLOCKS] = "blocks",
+	[FAMILY_TILT] = "tilt", [FAMILY_PART] = "part",
 };
 
 const char *family_name(enum family f)
@@ -32,12 +33,15 @@ enum family family_parse(const char *name)
 	return (enum family)f;
 }
 
-static int applies(enum family f, const struct family_traits *t)
+/* How many rounds a family gets. */
+static int rounds_of(enum family f, const struct family_traits *t)
 {
 	switch (f) {
-	case FAMILY_SCALE:
 	case FAMILY_SIGN:
+	case FAMILY_TILT:
 		return t->has_float;
+	case FAMILY_BLOCKS:
+		return 2 * t->has_float;
 	case FAMILY_TIED:
 	case FAMILY_CLUSTER:
 	case FAMILY_SPIKE:
@@ -74,7 +78,7 @@ size_t families_plan(struct rng *rng, const struct family_traits *t,
 		     size_t fresh, int literal,
 		     struct verify_round out[FAMILY_ROUNDS])
 {
-	size_t n = 0, most = FAMILY_ROUNDS - SCALES - FAMILY_COUNT;
+	size_t n = 0, most = FAMILY_ROUNDS - SCALES - FAMILY_COUNT - 1;
 
 	if (fresh < FAMILY_FRESH)
 		fresh = FAMILY_FRESH;
@@ -86,7 +90,7 @@ size_t families_plan(struct rng *rng, const struct family_traits *t,
 		add(out, &n, rng, FAMILY_SCALE, 1)->factor =
 			draw_factor(rng, i);
 	for (int f = FAMILY_SIGN; !literal && f < FAMILY_COUNT; f++)
-		if (applies((enum family)f, t))
+		for (int i = rounds_of((enum family)f, t); i > 0; i--)
 			add(out, &n, rng, (enum family)f, 1);
 	if (t->has_state) {
 		struct verify_round *r = add(out, &n, rng, FAMILY_PLAIN, 0);

@@ -23,6 +23,11 @@ enum family {
 	FAMILY_CLUSTER,		/* values near the largest of each slice */
 	FAMILY_SPIKE,		/* one large element in each slice */
 	FAMILY_PERMUTE,		/* integer tensors permuted */
+	FAMILY_BLOCKS,		/* every part of the input (halves, strided
+				 * rows, …) of another size */
+	FAMILY_TILT,		/* likewise, and of another sign */
+	FAMILY_PART,		/* half of the input stands for the whole; for
+				 * the guard alone */
 	FAMILY_COUNT
 };
 const char *family_name(enum family f);		/* "plain", "scale", … */
@@ -54,8 +59,9 @@ struct family_traits {
  * The plan of ca-verify: `fresh` plain rounds (at least FAMILY_FRESH; fewer
  * are raised), then unless `literal` three scaled rounds with factors drawn
  * log-uniformly from each third of [0.01, 100] and one round of each other
- * family, then the folding round when there is state.  Plain rounds come
- * first so that most wrong candidates leave early.  Returns the number of
+ * family (two of FAMILY_BLOCKS, none of FAMILY_PART), then the folding round
+ * when there is state.  Plain rounds come first so that most wrong candidates
+ * leave early.  Returns the number of
  * rounds, at most FAMILY_ROUNDS.
  */
 size_t families_plan(struct rng *rng, const struct family_traits *t,

@@ -30,6 +30,7 @@ const char *guard_answer_name(enum guard_answer a)
 		[GUARD_SLICE_MEAN] = "slice_mean",
 		[GUARD_INPUT_COPY] = "input_copy",
 		[GUARD_OTHER_INPUT] = "other_input",
+		[GUARD_PART] = "part",
 		[GUARD_OTHER_WEIGHTS] = "other_weights",
 	};
 
@@ -226,22 +227,24 @@ static void weigh(struct guard_leaf *l, enum guard_answer a,
 		  const struct tally *t)
 {
 	double limit;
+	int hardly = t->seen < t->differs / SHARE_SEEN + 1 &&
+		t->least < CASE_SEEN;
 
 	if (!t->differs) {
 		int own = a == GUARD_MEAN || a == GUARD_SLICE_MEAN ||
 			a == GUARD_OTHER_WEIGHTS;
 
 		if (!t->classes && !(own && t->rounding) &&
-		    l->trivial == GUARD_NONE)
+		    a != GUARD_PART && l->trivial == GUARD_NONE)
 			l->trivial = a;
 		return;
 	}
-	if (t->seen < t->differs / SHARE_SEEN + 1 && t->least < CASE_SEEN) {
+	if (hardly && a != GUARD_PART) {
 		if (!t->classes && l->passes == GUARD_NONE)
 			l->passes = a;
 		return;
 	}
-	limit = tally_limit(t);
+	limit = hardly ? 0 : tally_limit(t);
 	if (limit < l->limit) {
 		l->limit = limit;
 		l->nearest = a;
@@ -464,14 +467,20 @@ static void try_copies(struct guard_run *g)
 	}
 }
 
+static const struct view *answers(const struct guard_case *k,
+				  enum guard_answer a)
+{
+	return a == GUARD_OTHER_INPUT ? k->other_input :
+		a == GUARD_PART ? k->part : k->other_weights;
+}
+
 /* A result of another shape cannot be mistaken for the right one. */
 static void try_other(struct guard_run *g, enum guard_answer a)
 {
 	answer_begin(g);
 	for (size_t c = 0; c < g->ncase; c++) {
 		const struct guard_case *k = &g->cases[c];
-		const struct view *list = a == GUARD_OTHER_INPUT ?
-			k->other_input : k->other_weights;
+		const struct view *list = answers(k, a);
 		struct part p;
 		struct source s = { &p.v, NULL, 1, 1 };
 
@@ -516,6 +525,7 @@ static int run_leaf(struct guard_run *g, struct guard_result *res,
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	try_copies(g);
 	try_other(g, GUARD_OTHER_INPUT);
+	try_other(g, GUARD_PART);
 	try_other(g, GUARD_OTHER_WEIGHTS);
 	l->noise = g->job.noise;
 	l->factor = fmax(fmin(1, l->limit), g->job.floor);
@@ -529,6 +539,7 @@ static const char *in_words(enum guard_answer a)
 		[GUARD_SLICE_MEAN] = "the mean of each slice",
 		[GUARD_INPUT_COPY] = "a copy of an input",
 		[GUARD_OTHER_INPUT] = "the result for another input",
+		[GUARD_PART] = "the result for half of the input",
 		[GUARD_OTHER_WEIGHTS] = "the result of other weights",
 	};
 

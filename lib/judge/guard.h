@@ -5,7 +5,8 @@
  *
  * Trivial answers are: zeros; the mean of the whole output and the means
  * along each of its axes (integers: the first element); a copy of an input
- * (any real type, same number of elements); another input's output; another
+ * (any real type, same number of elements); another input's output; the
+ * output for half of the input, which stands for the other half too; another
  * model's weights' output.
  *
  * All differences are measured in units of the published tolerance,
@@ -34,11 +35,16 @@
  *   - zeros, copies and another input's output: the leaf is trivial.  One
  *     such leaf (a constant mask beside a real result) is harmless, a task
  *     whose leaves are all trivial is not: it is invalid.
+ *   - half of the input: nothing, for an input may be dead.
  *   - means and other weights: when equal but for rounding (16 units in the
  *     last place), legitimate: an output that is constant along an axis
  *     (expanded statistics, a scalar) is its own mean, and weights may be
  *     dead.  Otherwise what they contribute drowns in noise, and whoever
  *     leaves it out is not caught: the leaf is trivial.
+ * Half of the input never makes a leaf trivial or the task invalid: where its
+ * output hardly differs by what can be asked, as little is allowed as can be,
+ * and the rounds in which every part of the input counts (FAMILY_BLOCKS) tell
+ * the rest.
  * Elements that are not finite in either are compared by class and kept out
  * of D; a difference of class is always seen, so such an answer does not
  * pass.  Bools and integers are exact: m = 0, s = 1, D is all that differs.
@@ -67,7 +73,7 @@
 enum guard_answer {
 	GUARD_NONE = -1,
 	GUARD_ZEROS, GUARD_MEAN, GUARD_SLICE_MEAN, GUARD_INPUT_COPY,
-	GUARD_OTHER_INPUT, GUARD_OTHER_WEIGHTS, GUARD_ANSWERS
+	GUARD_OTHER_INPUT, GUARD_PART, GUARD_OTHER_WEIGHTS, GUARD_ANSWERS
 };
 const char *guard_answer_name(enum guard_answer a);	/* "zeros", … */
 
@@ -76,6 +82,7 @@ const char *guard_answer_name(enum guard_answer a);	/* "zeros", … */
 struct guard_case {
 	const struct view *want;		/* inputs i, weights W */
 	const struct view *other_input;		/* inputs i', weights W */
+	const struct view *part;		/* half of i, W; NULL: none */
 	const struct view *other_weights;	/* i, W'; NULL: no weights */
 	const struct view *loose[GUARD_LOOSE];	/* i, W, loosest math */
 	size_t nloose;
@@ -100,6 +107,8 @@ struct guard_result {
 	int invalid;		/* the task cannot be verified */
 	enum guard_answer answer;	/* which answer still passes */
 	uint32_t bad_leaf;	/* of that answer */
+	uint32_t refused;	/* bit f: the reference raises on inputs of
+				 * enum family f; not of guard_run's making */
 	int no_finite;		/* a leaf without one finite element */
 	char text[256];		/* why, for people */
 };

@@ -14,6 +14,7 @@ void guard_write(struct jw *w, const struct guard_result *g)
 	jw_kstr(w, "answer", guard_answer_name(g->answer));
 	jw_kint(w, "bad_leaf", g->bad_leaf);
 	jw_kbool(w, "no_finite", g->no_finite);
+	jw_kint(w, "refused", g->refused);
 	jw_kstr(w, "text", g->text);
 	jw_key(w, "leaves");
 	jw_arr(w);
@@ -77,6 +78,7 @@ int guard_read(const struct json *j, struct guard_result *g)
 		if (read_leaf(l, &g->leaf[g->nleaf++]))
 			return -1;
 	g->invalid = json_get_bool(j, "invalid", 0);
+	g->refused = (uint32_t)json_get_int(j, "refused", 0);
 	g->no_finite = json_get_bool(j, "no_finite", 0);
 	g->bad_leaf = (uint32_t)bad;
 	snprintf(g->text, sizeof(g->text), "%s", json_get_str(j, "text", ""));

@@ -349,6 +349,8 @@ int oracle_start(struct judge *j, struct oracle *o, const char *code,
 	struct ca_msg m;
 
 	memset(o, 0, sizeof(*o));
+	o->code = code;
+	o->codelen = len;
 	o->c.fd = -1;
 	o->desc = o->slots = o->inputs = o->after = (struct mem)MEM_NONE;
 	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
@@ -377,4 +379,17 @@ void oracle_stop(struct judge *j, struct oracle *o)
 	runner_forget(j);
 	json_free(o->spec);
 	o->spec = NULL;
+}
+
+int oracle_again(struct judge *j, struct oracle *o, struct fail *f)
+{
+	const char *code = o->code;
+	size_t len = o->codelen;
+
+	oracle_stop(j, o);
+	if (!host_alive(j)) {
+		torch_close(j->host);
+		j->host = NULL;
+	}
+	return oracle_start(j, o, code, len, f);
 }

@@ -50,6 +50,8 @@ int host_alive(struct judge *j);
 
 /* The reference's process. */
 struct oracle {
+	const char *code;		/* the caller's */
+	size_t codelen;
 	struct torch_child c;
 	struct mem desc, slots;		/* host memory */
 	struct mem inputs, after, params, params_after, expect;
@@ -68,6 +70,8 @@ struct oracle {
 int oracle_start(struct judge *j, struct oracle *o, const char *code,
 		 size_t len, struct fail *f);
 void oracle_stop(struct judge *j, struct oracle *o);
+/* Stops and starts it: after the task raised in it. */
+int oracle_again(struct judge *j, struct oracle *o, struct fail *f);
 /* A fresh state; perturbed unless the rules leave it alone. */
 int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
 		 int perturb, struct fail *f);

@@ -96,6 +96,10 @@ static int rounds(struct judge *j, struct oracle *o, struct trial *t,
 				return -1;
 			t->rewrite = 1;
 		}
+		if (t->guard.refused >> plan[i].family & 1) {
+			t->skipped++;
+			continue;
+		}
 		if (trial_go(t, &plan[i], i ? 0 : GO_FIRST, &ns, f) < 0)
 			return -1;
 	}

@@ -23,11 +23,12 @@ static void every_family_has_a_round(void **s)
 	(void)s;
 	rng_seeded(&rng, 1);
 	n = families_plan(&rng, &all, 5, 0, r);
-	assert_int_equal(n, 5 + 3 + 5 + 1);
+	assert_int_equal(n, 5 + 3 + 8 + 1);
 	assert_int_equal(count(r, n, FAMILY_PLAIN), 5);
 	assert_int_equal(count(r, n, FAMILY_SCALE), 3);
 	for (int f = FAMILY_SIGN; f < FAMILY_COUNT; f++)
-		assert_int_equal(count(r, n, (enum family)f), 1);
+		assert_int_equal(count(r, n, (enum family)f),
+				 f == FAMILY_BLOCKS ? 2 : f != FAMILY_PART);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(r[i].by_norm, r[i].family != FAMILY_PLAIN);
 		assert_int_equal(r[i].deciding, i + 1 < n);

@@ -66,11 +66,14 @@ static struct view view_of(int64_t r, int64_t c, const float *p)
 	return v;
 }
 
+#define MEMS 9	/* x, another, as TF32; f of these; other weights; x of which
+			 * half is read, and f of that */
+
 /* Everything guard_run needs for a task, freed as one. */
 struct bench {
 	struct guard_case c[CASES];
-	struct view v[CASES][5];
-	float *mem[CASES][7];
+	struct view v[CASES][6];
+	float *mem[CASES][MEMS];
 };
 
 static float *floats(int64_t n)
@@ -90,21 +93,26 @@ static void build(struct bench *b, const struct task *t)
 		float **p = b->mem[k];
 		struct view *v = b->v[k];
 
-		for (int i = 0; i < 7; i++)
-			p[i] = floats(i < 3 ? n : m);
+		for (int i = 0; i < MEMS; i++)
+			p[i] = floats(i < 3 || i == 7 ? n : m);
 		draw(p[0], n, t->draw, 2 * k);
 		draw(p[1], n, t->draw, 2 * k + 1);
 		for (int64_t i = 0; i < n; i++)
 			p[2][i] = tf32(p[0][i]);
+		memcpy(p[7], p[0], (size_t)n * sizeof(float));
+		memcpy(p[7] + n - n / 2, p[0], (size_t)(n / 2) * sizeof(float));
 		t->f(p[0], p[3], 1);
 		t->f(p[1], p[4], 1);
 		t->f(p[0], p[5], 2);
 		t->f(p[2], p[6], 1);
+		t->f(p[7], p[8], 1);
 		v[0] = view_of(t->rows, t->cols, p[0]);
-		for (int i = 1; i < 5; i++)
-			v[i] = view_of(t->orows, t->ocols, p[i + 2]);
+		for (int i = 1; i < 6; i++)
+			v[i] = view_of(t->orows, t->ocols,
+				       p[i < 5 ? i + 2 : 8]);
 		b->c[k].want = &v[1];
 		b->c[k].other_input = &v[2];
+		b->c[k].part = &v[5];
 		b->c[k].other_weights = t->weights ? &v[3] : NULL;
 		b->c[k].loose[0] = &v[4];
 		b->c[k].nloose = 1;
@@ -116,7 +124,7 @@ static void build(struct bench *b, const struct task *t)
 static void release(struct bench *b)
 {
 	for (int k = 0; k < CASES; k++)
-		for (int i = 0; i < 7; i++)
+		for (int i = 0; i < MEMS; i++)
 			free(b->mem[k][i]);
 }
 
@@ -408,6 +416,26 @@ static void tasks_that_cannot_be_verified(void **s)
 	}
 }
 
+/* Each case's loss is another, but half of the input says nearly the same. */
+static void f_spread_loss(const float *x, float *y, unsigned w)
+{
+	f_loss(x, y, w);
+	*y *= 1 + 40 * fabsf(x[0]);
+}
+
+static void a_part_of_the_input_shrinks_the_tolerance(void **s)
+{
+	static const struct task t = { f_spread_loss, RANDN, 1024, 2048, 1, 0,
+				       0 };
+	struct guard_result g = judge(&t);
+
+	(void)s;
+	assert_false(g.invalid);
+	assert_int_equal(g.leaf[0].nearest, GUARD_PART);
+	assert_true(g.leaf[0].factor < 0.9);
+	assert_true(g.leaf[0].factor >= 4 * g.leaf[0].noise);
+}
+
 static void a_loss_of_few_elements_can_be_verified(void **s)
 {
 	static const struct task t = { f_loss, RANDN, 32, 32, 1, 0, 0 };
@@ -646,6 +674,7 @@ int main(void)
 		cmocka_unit_test(the_tolerance_shrinks_as_far_as_it_must),
 		cmocka_unit_test(half_of_what_differs_misses),
 		cmocka_unit_test(tasks_that_cannot_be_verified),
+		cmocka_unit_test(a_part_of_the_input_shrinks_the_tolerance),
 		cmocka_unit_test(a_loss_of_few_elements_can_be_verified),
 		cmocka_unit_test(a_small_part_that_always_tells_is_enough),
 		cmocka_unit_test(a_result_without_a_finite_element_is_invalid),

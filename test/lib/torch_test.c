@@ -412,7 +412,8 @@ static void makes_families(void **state)
 		"    return [torch.rand(8, 32), torch.arange(64),\n"
 		"            torch.rand(4, 1).expand(4, 5)]\n";
 	static const char *const name[] = { "scale", "sign", "tied", "cluster",
-					    "spike", "permute" };
+					    "spike", "permute", "blocks",
+					    "tilt" };
 	uint8_t plain[1024 + 512 + 16];
 	struct kid o;
 	char req[160];
@@ -422,7 +423,7 @@ static void makes_families(void **state)
 	start_oracle(&o, code);
 	assert_true(region(&o, "inputs")->n >= sizeof(plain));
 	memcpy(plain, region(&o, "inputs")->p, sizeof(plain));
-	for (int f = 0; f < 6; f++) {
+	for (int f = 0; f < 8; f++) {
 		const uint8_t *now = region(&o, "inputs")->p;
 		int ints = !strcmp(name[f], "permute");
 
