@@ -14,7 +14,8 @@ BIN ?= bin
 FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
-LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lm -ldl -lpthread
+LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lonig -lutf8proc -lm \
+	-ldl -lpthread
 
 lib_src := $(wildcard lib/*/*.c)
 lib_obj := $(lib_src:%.c=$B/%.o)
@@ -103,7 +104,7 @@ demo: all
 	@pipelines/demo.sh
 
 test: all test-bins
-	@B=$B BIN=$(BIN) test/run.sh lib contract tools pipelines attacks
+	@B=$B BIN=$(BIN) test/run.sh lib contract tools pipelines attacks models
 
 test-lib: test-bins
 	@B=$B BIN=$(BIN) test/run.sh lib

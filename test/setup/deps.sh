@@ -24,6 +24,8 @@ rows() {
 	build libseccomp-dev c seccomp.h -lseccomp
 	build libelf-dev c gelf.h -lelf
 	build libcurl4-openssl-dev c curl/curl.h -lcurl
+	build libonig-dev c oniguruma.h -lonig
+	build libutf8proc-dev c utf8proc.h -lutf8proc
 	run g++ cxx vector
 	run bubblewrap cmd bwrap
 	run ripgrep cmd rg

@@ -96,3 +96,14 @@ find_ruff() {
 	done
 	return 1
 }
+
+# The Python of test/models: transformers, beside the torch that is used.
+# shellcheck disable=SC2034
+transformers_version=5.24.0
+models_python() {
+	py=$(cache_dir)/venv-tests/bin/python3
+	"$py" -c '
+import importlib.util, sys
+sys.exit(not all(map(importlib.util.find_spec, ("torch", "transformers"))))
+' 2>/dev/null && echo "$py"
+}

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# venv.sh [ruff]: makes the virtual environment with torch (or the small one
-# with ruff) in the user's cache, unless a Python with torch is there already.
+# venv.sh [ruff|models]: makes the virtual environment with torch (or the small
+# ones with ruff, and with transformers for test/models beside that torch) in
+# the user's cache, unless what is wanted is there already.
 # Every clone shares it.  It is made under another name and renamed when it
 # is complete, so nobody ever sees half of one.  Wheels that an interrupted
 # run has downloaded are used by the next and removed at the end, unless
@@ -90,12 +91,28 @@ make_ruff() {
 		finish "$cache/ruff-$ruff_version"
 }
 
+# Takes torch from the Python that has it.
+make_models() {
+	py=$(torch_python) || {
+		say 'transformers needs a Python with torch: make deps first'
+		return 1
+	}
+	site=$("$py" -c 'import os, torch
+print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
+	begin "$cache/venv-tests" || return 1
+	for lib in "$part"/lib/python3*/site-packages; do
+		echo "$site" >"$lib/torch.pth"
+	done
+	pip install -q "transformers==$transformers_version" &&
+		finish "$cache/venv-tests"
+}
+
 want() {
-	if [ "${1-}" = ruff ]; then
-		find_ruff >/dev/null
-	else
-		torch_python >/dev/null
-	fi
+	case ${1-} in
+	ruff) find_ruff >/dev/null ;;
+	models) models_python >/dev/null ;;
+	*) torch_python >/dev/null ;;
+	esac
 }
 
 want "$@" && exit 0
@@ -110,8 +127,8 @@ if ! flock -n 9; then
 	flock -w 3600 9 || exit 1
 fi
 want "$@" && exit 0
-if [ "${1-}" = ruff ]; then
-	make_ruff
-else
-	make_torch
-fi
+case ${1-} in
+ruff) make_ruff ;;
+models) make_models ;;
+*) make_torch ;;
+esac
