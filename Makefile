@@ -46,6 +46,7 @@ $B/lib/base/python.o: ALL_CFLAGS += -DCA_TORCH_LOW='"$(firstword $(tested))"' \
 	-DCA_TORCH_HIGH='"$(lastword $(tested))"'
 $B/lib/base/python.o: lib/torch/requirements.txt
 # Loops over every captured element: worth the vectoriser.
+$B/lib/ast/match.o: ALL_CFLAGS += -O3
 $B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
 
 # Texts that NVRTC compiles at run time, as bytes in the library.

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/hash.h"
 #include "base/io.h"
@@ -127,19 +126,8 @@ int chain_same_common(struct judge *j, const char *version,
 
 void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 {
-	time_t now = time(NULL);
-	char date[32] = "";
-	struct tm tm;
-
-	if (j->o.no_prov)
-		return;
-	if (gmtime_r(&now, &tm))
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	jw_key(w, "prov");
-	jw_obj(w);
-	jw_knum(w, "seconds", (double)((now_ns() - began) / 1000000) / 1e3);
-	jw_kstr(w, "date", date);
-	jw_end_obj(w);
+	if (!j->o.no_prov)
+		rec_write_prov(w, began);
 }
 
 /* After a fault: gives up a host that died and brings the device back. */

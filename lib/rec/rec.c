@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/hash.h"
+#include "base/io.h"
 
 struct rec_set {
 	struct rec_set *next;	/* in the order of their first setting */
@@ -365,4 +367,19 @@ int candidate_id(const char *task, const struct json *files,
 	memcpy(out, text, REC_ID_LEN - 1);
 	out[REC_ID_LEN - 1] = '\0';
 	return 0;
+}
+
+void rec_write_prov(struct jw *w, int64_t began)
+{
+	time_t now = time(NULL);
+	char date[32] = "";
+	struct tm tm;
+
+	if (gmtime_r(&now, &tm))
+		strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	jw_key(w, "prov");
+	jw_obj(w);
+	jw_knum(w, "seconds", (double)((now_ns() - began) / 1000000) / 1e3);
+	jw_kstr(w, "date", date);
+	jw_end_obj(w);
 }

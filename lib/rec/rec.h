@@ -67,6 +67,9 @@ void rec_reset(struct rec *r);
 
 const char *rec_kind_name(enum rec_kind k);
 
+/* Member prov {seconds, date} of a result field; began: now_ns() then. */
+void rec_write_prov(struct jw *w, int64_t began);
+
 /*
  * Identities (strings of lower-case hex; ca-record(5) says over what).
  * task: 32 hex digits of SHA-256 over the code; candidate: over the task's id

@@ -5,19 +5,31 @@
 # Helpers of the contract suite.  Programs are listed by class, so that one
 # that is missing fails, and so does one that nobody listed.
 
-# One record in, one record out, in order.
-FILTERS=(ca-compile ca-verify ca-profile ca-reward)
+# One record in, one record out, in order: candidates, or tasks.
+TASKS=(ca-dedup-ast)
+FILTERS=(ca-compile ca-verify ca-profile ca-reward "${TASKS[@]}")
 # Their own cardinality; their behaviour is tested in test/tools.
 OTHERS=(ca-jail ca-torch ca-workdir)
 ALL=("${FILTERS[@]}" "${OTHERS[@]}")
 
 bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
 
-# A record that no program works on, and a candidate that costs nothing (it
-# has no files), both with odd spelling that must survive.
+# A record that no program works on, with odd spelling that must survive.
 foreign='{ "v" : 1,"kind":"note", "n":1.50e+01 , "s":"\u00e9\/" }'
-cheap='{"kind" :"candidate","v":1, "x":[ 1.0 ,-0],"\u0079":"\u0041",'
-cheap+='"task":{"code":"pass\n"},"files":{} }'
+odd='"v":1, "x":[ 1.0 ,-0],"\u0079":"\u0041",'
+
+# pick PROGRAM: `cheap` becomes a record of its kind that costs nothing, since
+# the candidate has no files and the task no code; `other` one that is not
+# for it.
+pick() {
+	cheap='{"kind" :"candidate",'$odd'"task":{"code":"pass\n"},"files":{} }'
+	other='{"kind":"task","v":1}'
+	case " ${TASKS[*]} " in
+	*" $1 "*)
+		cheap='{"kind" :"task",'$odd'"source":{} }'
+		other='{"kind":"candidate","v":1}'
+	esac
+}
 
 # try STATUS PROGRAM [ARG...]: runs it with stdin as given, output in $out and
 # $err (files), and checks its exit status.

@@ -100,9 +100,10 @@ setup() {
 }
 
 @test "records of other kinds pass byte for byte" {
-	printf '%s\n' "$foreign" '{"kind":"task","v":1}' \
-		'{"kind":"error","v":1,"line":1,"byte":1,"message":"x"}' >in
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
+		printf '%s\n' "$foreign" "$other" '{"kind":"error","v":1,'\
+'"line":1,"byte":1,"message":"x"}' >in
 		try 0 "$t" in
 		cmp in "$out"
 		try 0 "$t" -v - <in
@@ -112,8 +113,9 @@ setup() {
 }
 
 @test "unknown members of its own kind stay byte for byte" {
-	printf '%s\n' "$cheap" >in
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
+		printf '%s\n' "$cheap" >in
 		try 0 "$t" in
 		wrote 1
 		case $(cat "$out") in
@@ -215,11 +217,12 @@ setup() {
 }
 
 @test "output has the order of the input, with any number of jobs" {
-	for n in {1..40}; do
-		echo "{\"kind\":\"note\",\"v\":1,\"n\":$n}"
-		[ $((n % 8)) != 0 ] || echo "${cheap%\}},\"n\":$n}"
-	done >in
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
+		for n in {1..40}; do
+			echo "{\"kind\":\"note\",\"v\":1,\"n\":$n}"
+			[ $((n % 8)) != 0 ] || echo "${cheap%\}},\"n\":$n}"
+		done >in
 		jobs=(1)
 		! takes "$t" --jobs || jobs=(1 4)
 		for j in "${jobs[@]}"; do
@@ -235,8 +238,9 @@ setup() {
 }
 
 @test "two runs write the same with --no-prov" {
-	printf '%s\n' "$cheap" "$foreign" "$cheap" >in
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
+		printf '%s\n' "$cheap" "$foreign" "$cheap" >in
 		args=(--no-prov)
 		! takes "$t" --seed || args+=(--seed 7)
 		try 0 "$t" "${args[@]}" in
@@ -279,8 +283,9 @@ setup() {
 }
 
 @test "a full device is an I/O error" {
-	printf '%s\n' "$foreign" "$cheap" >in
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
+		printf '%s\n' "$foreign" "$cheap" >in
 		program=$t status=0
 		"$bin/$t" in >/dev/full 2>"$err" || status=$?
 		[ "$status" = 74 ]
@@ -378,6 +383,7 @@ setup() {
 @test "a signal ends it; what was finished is there" {
 	mkfifo pipe
 	for t in "${FILTERS[@]}"; do
+		pick "$t"
 		for sig in TERM INT; do
 			program=$t
 			rm -f "$out"
