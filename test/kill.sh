@@ -5,7 +5,8 @@
 # objects through ca-verify, while in each stream so many hosts and workers
 # are killed at random moments (20 streams of 50, 10 kills each: 200).
 # Every stream must give all its records, in order, and leave neither a
-# process nor a temporary file.  Prints the statuses seen.
+# process nor a temporary file.  Prints the statuses seen, what was killed, and
+# of each record that is not ok why.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 streams=${1:-20} candidates=${2:-50} kills=${3:-10}
@@ -14,6 +15,8 @@ bin=${CA_BIN:-bin}
 work=$(mktemp -d)
 chmod 755 "$work"	# compilers run as nobody
 trap 'rm -rf "$work"' EXIT
+# CA_TORCH_SHARED=1: with a host that outlives each stream.
+export CA_TORCH_SHARED=${CA_TORCH_SHARED:-0} CA_TORCH_IDLE=1
 export CA_TEST_MARK=kill.$$ TMPDIR=$work/tmp
 mkdir -m 1777 "$TMPDIR"
 
@@ -64,11 +67,15 @@ victims() {
 
 # Waits a random while, up to 2 s, and kills one at random.
 kill_one() {
-	local found
+	local found victim what=child
 	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
 	mapfile -t found < <(victims)
 	[ ${#found[@]} -gt 0 ] || return 1
-	kill -9 "${found[RANDOM % ${#found[@]}]}" 2>/dev/null || return 1
+	victim=${found[RANDOM % ${#found[@]}]}
+	grep -qs '^python' "/proc/$(ps -o ppid= -p "$victim" | tr -d ' ')/comm" ||
+		what=host
+	kill -9 "$victim" 2>/dev/null || return 1
+	echo $what >>"$work/killed"
 }
 
 one_stream() {
@@ -82,13 +89,18 @@ one_stream() {
 	total=$((total + killed))
 	jq -r .name "$work/out" | cmp - "$work/names"
 	jq -r .verify.status "$work/out" >>"$work/statuses"
+	jq -r 'select(.verify.status != "ok").verify | "\(.status), \(.phase): \(.text)"' \
+		"$work/out" >>"$work/reasons"
 	judge=0
 	for _ in $(seq 50); do
 		[ -n "$(victims)" ] || break
 		sleep 0.1
 	done
 	[ -z "$(victims)" ] || { echo 'processes are left'; return 1; }
-	[ -z "$(ls -A "$TMPDIR")" ] || { echo 'files are left'; return 1; }
+	[ -z "$(ls -A "$TMPDIR")" ] || {
+		echo "files are left: $(ls -A "$TMPDIR")"
+		return 1
+	}
 }
 
 candidate "$work/c"
@@ -103,5 +115,7 @@ for _ in $(seq "$streams"); do
 	one_stream
 done
 echo "$streams streams of $candidates, $total kills"
+echo "killed: $(sort "$work/killed" | uniq -c | tr -s '\n ' ' ')"
 sort "$work/statuses" | uniq -c
+[ ! -s "$work/reasons" ] || sort "$work/reasons" | uniq -c
 ! grep -qvE '^(ok|crashed|killed|invalid_reference|infra_error)$' "$work/statuses"

@@ -12,6 +12,11 @@
 #include "jail/jail.h"
 #include "rec/stage.h"
 
+/* Faults that end the judging: before any code of the candidate's ran, which
+ * says nothing of it, and after. */
+#define BEFORE_MAX 3
+#define DURING_MAX 2
+
 const char *const chain_uses_build[] = { "build", NULL };
 const char *const chain_uses_verify[] = { "build", "verify", NULL };
 
@@ -147,17 +152,23 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	j->loaded = 0;
-	for (int i = 0; i < 2; i++) {
+	int before = 0, during = 0;
+
+	while (before < BEFORE_MAX && during < DURING_MAX) {
+		j->loaded = 0;
 		attempt(j, s, result);
 		if (stage_interrupted())
 			return err_set(e, CA_TEMPFAIL, "interrupted");
 		if (!f->fault)
 			return 0;
+		if (j->loaded)
+			during++;
+		else
+			before++;
 		if (recover(j, f, e))
 			return -1;
 	}
-	if (j->loaded)
+	if (during == DURING_MAX)
 		f->status = ST_CRASHED;
 	return 0;
 }

@@ -175,6 +175,44 @@ static void test_end_is_seen(void **state)
 	trace_kill(t);
 }
 
+/* Many threads that end in some order, the first of them too. */
+static void crowd(void)
+{
+	pthread_t th;
+
+	for (int i = 1; i < 24; i++)
+		pthread_create(&th, NULL, count, (void *)&shared[i]);
+	count((void *)&shared[0]);
+}
+
+/* Whenever somebody kills it, that is noticed at once: threads that have
+ * ended are fetched, or their leader would never be reported. */
+static void test_a_kill_is_seen(void **state)
+{
+	struct err e = ERR_INIT;
+
+	(void)state;
+	for (int k = 0; k < 12; k++) {
+		pid_t pid = begin(crowd);
+		struct trace *t = trace_seize(pid, sigfd, &e);
+		int64_t when;
+		int rc;
+
+		assert_non_null(t);
+		kill(pid, SIGKILL);
+		if (k % 3)
+			sched_yield();
+		if (k % 2)
+			nap(1);
+		do
+			rc = trace_stop(t, deadline_in(5), &when);
+		while (rc == 0 && trace_status(t) == -1 && !kill(pid, 0) &&
+		       (trace_resume(t), nap(1), 1));
+		assert_int_not_equal(rc, -1);
+		assert_int_equal(trace_kill(t), SIGKILL);
+	}
+}
+
 static void test_no_such_process(void **state)
 {
 	struct err e = ERR_INIT;
@@ -190,6 +228,7 @@ int main(void)
 		cmocka_unit_test(test_threads_and_timers),
 		cmocka_unit_test(test_threads_come_and_go),
 		cmocka_unit_test(test_end_is_seen),
+		cmocka_unit_test(test_a_kill_is_seen),
 		cmocka_unit_test(test_no_such_process),
 	};
 
