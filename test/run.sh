@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.." || exit 1
 . test/tap.sh
 B=${B:-build}
 export CA_BIN=$PWD/${BIN:-bin}
+# Each test has hosts of its own, but for those that are about sharing.
+export CA_TORCH_SHARED=0
 export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-240}
 
 run_lib() {

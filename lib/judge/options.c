@@ -47,7 +47,7 @@ void judging_warm(struct judging *g, const char *role)
 	/* A failure shows when the host is needed. */
 	if (!fstat(STDIN_FILENO, &st) && S_ISFIFO(st.st_mode) &&
 	    poll(&p, 1, 0) == 0)
-		g->host = torch_start(role, NULL);
+		g->host = torch_start(role, !g->o->no_jail, NULL);
 }
 
 void judging_close(struct judging *g)

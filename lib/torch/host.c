@@ -22,6 +22,8 @@
 #define FDS_MAX 16
 #define SPAWN_SECONDS 60	/* the first `compile` imports inductor */
 #define LEAVE_SECONDS 10
+#define SHARED_SECONDS 30	/* for one that runs to say hello; it may be
+				 * busy with another tool's wish */
 
 static int make_pair(int fd[2], struct err *e)
 {
@@ -129,56 +131,12 @@ int host_packet(struct torch_host *h, int64_t deadline, struct json **answer,
 	return err_set(e, CA_UNAVAILABLE, "the torch host ended");
 }
 
-#define ENV_MAX 256
-
-/*
- * What of the caller's environment the host gets, and with it the code that is
- * judged: what programs, libraries and compilers are found by, and nothing
- * else, for the rest may hold secrets (keys of model servers, say).
- */
-static void environment(const char *env[ENV_MAX])
-{
-	static const char *const kept[] = {
-		"PATH=", "HOME=", "LANG=", "LC_", "TMPDIR=", "CC=", "CXX=",
-		"LD_LIBRARY_PATH=", "LIBRARY_PATH=", "CPATH=", "CUDA_",
-		"NVIDIA_", "XDG_CACHE_HOME=", "CA_", "OMP_", "GOMP_",
-		"KMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH_", "TRITON_",
-		"VIRTUAL_ENV=",
-	};
-	size_t n = 0;
-
-	for (char **v = environ; *v && n < ENV_MAX - 1; v++)
-		for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
-			if (starts_with(*v, kept[i])) {
-				env[n++] = *v;
-				break;
-			}
-	env[n] = NULL;
-}
-
-static int launch(struct torch_host *h, int fd, struct err *e)
-{
-	char python[CA_PATH_MAX], script[CA_PATH_MAX], cache[CA_PATH_MAX];
-	char number[16];
-	const char *argv[] = { python, "-I", script, number, cache, NULL };
-	const char *env[ENV_MAX];
-	struct child_opts o = { .argv = argv, .env = env, .keep = &fd,
-				.nkeep = 1 };
-
-	environment(env);
-	snprintf(number, sizeof(number), "%d", fd);
-	if (path_python(python, e) || path_lib(script, "torch/host.py", e) ||
-	    path_cache(cache, "torch", e))
-		return -1;
-	h->pid = child_start(&o, e);
-	return h->pid > 0 ? 0 : -1;
-}
-
 static int read_hello(struct torch_host *h, const struct json *j,
 		      struct err *e)
 {
 	const char *why = json_get_str(j, "error", NULL);
 
+	h->stale = json_get_bool(j, "stale", 0);
 	if (why)
 		return err_set(e, CA_UNAVAILABLE, "the torch host cannot "
 			       "start: %s", why);
@@ -219,7 +177,7 @@ static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 		return err_set(e, CA_TEMPFAIL, "interrupted");
 	if (rc > 0)
 		rc = host_packet(h, deadline, &j, e);
-	if (rc < 0 && h->fd < 0 && h->pid > 0)
+	if (rc < 0 && h->fd < 0 && h->pid > 0 && !h->shared)
 		return never_ready(h, e);
 	if (rc == 0)
 		err_set(e, CA_UNAVAILABLE, "the torch host was not ready "
@@ -231,47 +189,106 @@ static int hear_hello(struct torch_host *h, double seconds, struct err *e)
 	return rc;
 }
 
-struct torch_host *torch_start(const char *prepare, struct err *e)
+static int launch(struct torch_host *h, const struct host_command *c,
+		  struct err *e)
+{
+	int fd[2];
+
+	if (make_pair(fd, e))
+		return -1;
+	h->fd = fd[0];
+	h->pid = host_exec(c, fd[1], NULL, 0, e);
+	close(fd[1]);
+	return h->pid > 0 ? 0 : -1;
+}
+
+/* Reaps the process that started a host, or the host. */
+static void reap(struct torch_host *h)
+{
+	int status;
+
+	if (h->pid > 0)
+		child_finish(h->pid, deadline_in(LEAVE_SECONDS), &status);
+	h->pid = 0;
+}
+
+/* Begins with a host of either kind.  Where none can be shared, whatever the
+ * reason, it is a private one. */
+static int begin(struct torch_host *h, int share, struct err *e)
+{
+	struct host_command c;
+	struct str req = STR_INIT;
+	int rc;
+
+	if (host_command(&c, e))
+		return -1;
+	h->fd = share ? shared_connect(&c, &h->pid, NULL) : -1;
+	h->shared = h->fd >= 0;
+	h->stale = 0;
+	if (!h->shared && launch(h, &c, e))
+		return -1;
+	if (!h->prepare)
+		return 0;
+	/* Nobody waits for request 0; its answer is passed over. */
+	str_addf(&req, "{\"id\":\"0\",\"op\":\"prepare\",\"role\":\"%s\"}",
+		 h->prepare);
+	rc = req.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+	     packet_send(h->fd, req.buf, req.len, NULL, 0, e);
+	str_release(&req);
+	return rc;
+}
+
+struct torch_host *torch_start(const char *prepare, int share, struct err *e)
 {
 	struct torch_host *h = calloc(1, sizeof(*h));
-	struct str req = STR_INIT;
-	int fd[2], rc;
 
 	if (!h) {
 		err_set(e, CA_SOFTWARE, "out of memory");
 		return NULL;
 	}
 	h->fd = -1;
-	if (make_pair(fd, e)) {
-		free(h);
-		return NULL;
+	h->prepare = prepare;
+	/* A shared host that leaves at this very moment shows when it is
+	 * waited for. */
+	if (!begin(h, share, e))
+		return h;
+	if (h->shared) {
+		err_clear(e);
+		return h;
 	}
-	h->fd = fd[0];
-	rc = launch(h, fd[1], e);
-	close(fd[1]);
-	if (!rc && prepare) {
-		/* Nobody waits for request 0; its answer is passed over. */
-		str_addf(&req, "{\"id\":\"0\",\"op\":\"prepare\","
-			 "\"role\":\"%s\"}", prepare);
-		rc = req.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
-		     packet_send(h->fd, req.buf, req.len, NULL, 0, e);
-		str_release(&req);
-	}
-	if (rc) {
-		torch_close(h);
-		return NULL;
-	}
-	return h;
+	torch_close(h);
+	return NULL;
 }
 
 int torch_ready(struct torch_host *h, double seconds, struct err *e)
 {
-	return h->version ? 0 : hear_hello(h, seconds, e);
+	int again = 1;
+
+	if (h->version)
+		return 0;
+	while (h->shared) {
+		double most = h->pid ? seconds : SHARED_SECONDS;
+
+		if (!hear_hello(h, most < seconds ? most : seconds, e))
+			return 0;
+		if (sig_caught())
+			return -1;
+		/* It was killed, hangs or is outdated: another one, or, the
+		 * second time, one of our own, which tells what is wrong. */
+		again = again && (h->stale || h->fd < 0);
+		give_up(h);
+		reap(h);
+		err_clear(e);
+		if (begin(h, again, e) && !h->shared)
+			return -1;
+		again = 0;
+	}
+	return hear_hello(h, seconds, e);
 }
 
 struct torch_host *torch_open(double seconds, struct err *e)
 {
-	struct torch_host *h = torch_start(NULL, e);
+	struct torch_host *h = torch_start(NULL, 0, e);
 
 	if (h && torch_ready(h, seconds, e)) {
 		torch_close(h);
@@ -282,13 +299,10 @@ struct torch_host *torch_open(double seconds, struct err *e)
 
 void torch_close(struct torch_host *h)
 {
-	int status;
-
 	if (!h)
 		return;
 	give_up(h);
-	if (h->pid > 0)
-		child_finish(h->pid, deadline_in(LEAVE_SECONDS), &status);
+	reap(h);
 	free(h->version);
 	free(h->digest);
 	free(h->child);
@@ -308,6 +322,11 @@ const char *torch_digest(const struct torch_host *h)
 int torch_has_cuda(const struct torch_host *h)
 {
 	return h->cuda;
+}
+
+int torch_is_shared(const struct torch_host *h)
+{
+	return h->shared;
 }
 
 int torch_fd(const struct torch_host *h)
@@ -351,9 +370,11 @@ static int await(struct torch_host *h, uint64_t id, struct json **answer,
 
 	for (;;) {
 		rc = host_packet(h, deadline, answer, e);
-		if (rc == 0)
+		if (rc == 0) {
+			give_up(h);
 			err_set(e, CA_UNAVAILABLE, "the torch host does not "
 				"answer");
+		}
 		if (rc <= 0)
 			return -1;
 		if (!*answer)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch host: imports torch once and forks a fresh child for every job.
 
-    python3 -I host.py FD CACHE
+    python3 -I host.py FD CACHE [FOLDER KEY IDLE]
 
 FD is the tool's end of a SOCK_SEQPACKET channel, CACHE a directory for what is
-built at first use.  proto.h and ca-torch(5) describe the protocol.  No tensor
-operation and no parallel region may ever run here: a child's first parallel
-operation would hang.
+built at first use.  With more arguments the host is one that tools share: FD listens
+at FOLDER/KEY, and the host leaves when it had no tool for IDLE seconds (shared.py).
+proto.h and ca-torch(5) describe the protocol.  No tensor operation and no parallel
+region may ever run here: a child's first parallel operation would hang.
 """
+import contextlib
 import ctypes
 import os
 import sys
@@ -28,7 +30,7 @@ def die_with_parent(number, parent):
         os._exit(1)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) == 3:
     die_with_parent(SIGKILL, os.getppid())
 
 import array  # noqa: E402
@@ -38,14 +40,15 @@ import resource  # noqa: E402
 import select  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
+import time  # noqa: E402
 import types  # noqa: E402
 import warnings  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def import_package():
-    """Our modules under a name of their own: -I keeps this directory off sys.path, so
+def own_package():
+    """Puts our modules under a name of their own: -I keeps this directory off sys.path, so
     that no task's `import state` finds ours."""
     warnings.simplefilter("ignore")     # torch's own, at its import
     package = types.ModuleType("catorch")
@@ -53,10 +56,6 @@ def import_package():
     sys.modules["catorch"] = package
     # Nothing here needs NumPy, and torch does without.
     warnings.filterwarnings("ignore", "Failed to initialize NumPy")
-    sys.dont_write_bytecode, was = True, sys.dont_write_bytecode
-    from catorch import children, jail, setup
-    sys.dont_write_bytecode = was
-    return children, jail, setup
 
 
 def known_children():
@@ -121,35 +120,111 @@ class Job:
                 self.shop.end()
 
 
-class Host:
-    def __init__(self, channel, env, roles, jail):
+class Client:
+    """A tool that is connected."""
+
+    def __init__(self, channel, known):
         self.channel = channel
+        self.known = known      # it has shown that it may ask
+        self.worked = False
+        self.since = time.monotonic()
+
+
+class Host:
+    def __init__(self, env, roles, jail, hello, door=None):
         self.env = env
         self.roles = roles
         self.jail = jail
-        self.children = {}      # pidfd -> (pid, job)
+        self.hello = hello
+        self.door = door
+        self.leaving = False
+        self.served = 0
+        self.began = time.monotonic()
+        self.clients = {}       # descriptor -> Client
+        self.children = {}      # pidfd -> (pid, job, client)
         self.poll = select.poll()
-        self.poll.register(channel, select.POLLIN)
+        if door:
+            self.poll.register(door.listener, select.POLLIN)
+            door.rely(env.files)
 
-    def send(self, value):
-        self.channel.send(json.dumps(value, separators=(",", ":")).encode())
+    # -- tools
+
+    def admit(self, channel, known):
+        client = Client(channel, known)
+        self.clients[channel.fileno()] = client
+        self.poll.register(channel, select.POLLIN)
+        if known:
+            self.send(client, self.hello)
+
+    def drop(self, client):
+        """The tool has left: its children end."""
+        fd = client.channel.fileno()
+        if fd < 0:
+            return
+        del self.clients[fd]
+        self.poll.unregister(fd)
+        client.channel.close()
+        for pid, _, owner in self.children.values():
+            if owner is client:
+                os.kill(pid, SIGKILL)
+        if self.door and client.worked:
+            self.door.since = time.monotonic()
+
+    def send(self, client, value):
+        if client.channel.fileno() < 0:
+            return
+        try:
+            client.channel.send(json.dumps(value, separators=(",", ":")).encode())
+        except OSError:         # gone, or it does not listen
+            self.drop(client)
+
+    def greeted(self, client, req, fds):
+        """The first request of a tool that shares this host."""
+        if req.get("op") != "hello" or not self.door.knows(fds):
+            self.drop(client)
+            return
+        client.known = True
+        if self.leaving or self.door.outdated():
+            self.leave()
+            self.send(client, {"stale": True})
+        else:
+            self.send(client, self.hello)
+
+    def leave(self):
+        """Takes nobody any more, and ends when the tools that are here have left."""
+        if not self.leaving:
+            self.leaving = True
+            self.poll.unregister(self.door.listener)
+            self.door.close()
+
+    def status(self, req, client):
+        now = time.monotonic()
+        others = [c for c in self.clients.values() if c is not client]
+        self.send(client, {
+            "id": req["id"], "pid": os.getpid(), "torch": self.hello["torch"],
+            "leaving": self.leaving, "clients": len(others), "children": len(self.children),
+            "served": self.served, "age_s": round(now - self.began, 1),
+            "idle_s": 0 if others else round(now - self.door.since, 1),
+            "memory_bytes": self.door.memory_bytes()})
+
+    # -- children
 
     def reap_orphans(self):
         """Confined processes whose intermediate process was killed come to us."""
-        ours = {pid for pid, _ in self.children.values()}
+        ours = {pid for pid, _, _ in self.children.values()}
         for pid in known_children():
             if pid not in ours:
                 os.kill(pid, SIGKILL)
                 os.waitpid(pid, 0)
 
     def reap(self, pidfd):
-        pid, job = self.children.pop(pidfd)
+        pid, job, client = self.children.pop(pidfd)
         self.poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
         self.reap_orphans()
         job.ended()
-        self.send({"exit": pid, "status": status})
+        self.send(client, {"exit": pid, "status": status})
 
     def fork(self, job, fd):
         me = os.getpid()
@@ -163,58 +238,115 @@ class Host:
             os._exit(70)
         os._exit(0)
 
-    def spawn(self, req, fds):
+    def prepare(self, role):
+        self.env.prepare(role)
+        if self.door:
+            self.door.rely(self.env.files)
+
+    def spawn(self, req, fds, client):
         if len(fds) != 1 or req.get("role") not in self.roles:
             raise ValueError("spawn needs a role and one descriptor")
-        self.env.prepare(req["role"])
+        self.prepare(req["role"])
         job = Job(self, req)
+        if self.door and job.jail.level < self.jail.LEVELS["uid"]:
+            raise ValueError("a shared host forks confined children only")
         pid = self.fork(job, fds[0])
         pidfd = os.pidfd_open(pid)
-        self.children[pidfd] = pid, job
+        self.children[pidfd] = pid, job, client
         self.poll.register(pidfd, select.POLLIN)
-        self.send({"id": req["id"], "pid": pid})
+        self.served += 1
+        self.send(client, {"id": req["id"], "pid": pid})
 
-    def receive(self):
-        """One request; False at EOF."""
-        data, anc, _, _ = self.channel.recvmsg(65536, socket.CMSG_SPACE(4 * 8))
+    # -- requests
+
+    def answer(self, req, fds, client):
+        if not client.known:
+            self.greeted(client, req, fds)
+        elif req["op"] == "spawn":
+            client.worked = True
+            self.spawn(req, fds, client)
+        elif req["op"] == "prepare":
+            client.worked = True
+            self.prepare(req["role"])
+            self.send(client, {"id": req["id"]})
+        elif self.door and req["op"] in ("status", "leave"):
+            if req["op"] == "leave":
+                self.leave()
+            self.status(req, client)
+        else:
+            raise ValueError("unknown op")
+
+    def receive(self, client):
+        """One request, or the tool's leave."""
+        try:
+            data, anc, _, _ = client.channel.recvmsg(65536, socket.CMSG_SPACE(4 * 8))
+        except BlockingIOError:
+            return
+        except OSError:
+            data, anc = b"", []
         fds = array.array("i")
         for level, kind, payload in anc:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(payload[:len(payload) // 4 * 4])
-        if not data:
-            return False
         req = None
         try:
+            if not data:
+                self.drop(client)
+                return
             req = json.loads(data)
-            if req["op"] == "spawn":
-                self.spawn(req, fds)
-            elif req["op"] == "prepare":
-                self.env.prepare(req["role"])
-                self.send({"id": req["id"]})
-            else:
-                raise ValueError("unknown op")
-        except (ValueError, KeyError, TypeError, RecursionError, OSError) as exc:
+            self.answer(req, fds, client)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as exc:
             name = req.get("id") if isinstance(req, dict) else None
             kind = "" if isinstance(exc, ValueError) else f"{type(exc).__name__}: "
-            self.send({"id": name, "error": f"{kind}{exc}"[:500]})
+            self.send(client, {"id": name, "error": f"{kind}{exc}"[:500]})
         finally:
             for fd in fds:
                 os.close(fd)
-        return True
+
+    # -- the loop
+
+    def patience(self):
+        """For how many milliseconds to wait for something to happen."""
+        if not self.door:
+            return None
+        if self.clients or self.children:
+            return 1000
+        return max(0, int((self.door.ends() - time.monotonic()) * 1000) + 1)
+
+    def time_passed(self):
+        """Nothing has happened for that long."""
+        now = time.monotonic()
+        for client in list(self.clients.values()):
+            if not client.known and now - client.since > self.door.greet_s:
+                self.drop(client)
+        if not self.clients and not self.children and now >= self.door.ends():
+            self.leave()
+
+    def happened(self, fd):
+        if fd in self.children:
+            self.reap(fd)
+        elif fd in self.clients:
+            self.receive(self.clients[fd])
+        elif self.door and not self.leaving:
+            channel = self.door.accept()
+            if channel:
+                self.admit(channel, False)
 
     def run(self):
         while True:
-            for fd, _ in self.poll.poll():
-                if fd != self.channel.fileno():
-                    self.reap(fd)
-                elif not self.receive():
-                    return
+            if not self.clients and (self.leaving or not self.door):
+                return
+            events = self.poll.poll(self.patience())
+            for fd, _ in events:
+                self.happened(fd)
+            if not events:
+                self.time_passed()
 
     def end(self):
-        for pid, _ in self.children.values():
+        for pid, _, _ in self.children.values():
             os.kill(pid, SIGKILL)
-        jobs = [job for _, job in self.children.values()]
-        for pid, _ in self.children.values():
+        jobs = [job for _, job, _ in self.children.values()]
+        for pid, _, _ in self.children.values():
             os.waitpid(pid, 0)
         self.children = {}
         self.reap_orphans()
@@ -222,27 +354,56 @@ class Host:
             job.ended()
 
 
-def main():
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    channel.set_inheritable(False)
-    try:
-        children, jail, setup = import_package()
-        env = setup.Env(HERE, sys.argv[2])
-        hello = env.hello()
-    except Exception as exc:
-        channel.send(json.dumps({"error": f"{type(exc).__name__}: {exc}"[:2000]}).encode())
-        return 1
+@contextlib.contextmanager
+def no_bytecode():
+    """The toolkit's folder is not for writing to."""
+    sys.dont_write_bytecode, was = True, sys.dont_write_bytecode
+    yield
+    sys.dont_write_bytecode = was
+
+
+def load(cache):
+    """torch, and what children inherit from here."""
+    with no_bytecode():
+        from catorch import children, jail, setup
+    env = setup.Env(HERE, cache)
+    return env, children.ROLES, jail, env.hello()
+
+
+def serve(host):
     gc.collect()
     gc.freeze()
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    host = Host(channel, env, children.ROLES, jail)
     try:
-        host.send(hello)
         host.run()
-    except (BrokenPipeError, ConnectionResetError):
-        pass                    # the tool is gone
     finally:
         host.end()
+
+
+def main():
+    fd, cache, place = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    own_package()
+    with no_bytecode():
+        from catorch import shared
+    if place:
+        shared.detach()
+        door = shared.Door(fd, *place)
+    else:
+        channel = socket.socket(fileno=fd)
+        channel.set_inheritable(False)
+    try:
+        parts = load(cache)
+    except Exception as exc:
+        why = json.dumps({"error": f"{type(exc).__name__}: {exc}"[:2000]}).encode()
+        if place:
+            door.refuse_all(why)
+        else:
+            channel.send(why)
+        return 1
+    host = Host(*parts, door if place else None)
+    if not place:
+        host.admit(channel, True)
+    serve(host)
     return 0
 
 

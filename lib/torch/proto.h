@@ -14,6 +14,11 @@
  *   host: {"id":"7","pid":123}      pid in the host's pid namespace
  *   host: {"exit":123,"status":9}   waitpid status, for each child, once
  *   EOF on either side: the other leaves; the host kills its children first.
+ *   A host that is shared kills those of that tool, and stays.  There the
+ *   tool speaks first:
+ *   tool: {"op":"hello"}            with SCM_RIGHTS: the folder's lock file
+ *   host: hello as above, or {"stale":true}: start another one
+ *   tool: {"id":"9","op":"status"} or "leave"
  *
  * child channel (judge <-> child): the judge sends a JSON request in one
  * packet (at most CA_REQ_MAX bytes; what may be larger travels in memfds

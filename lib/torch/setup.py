@@ -112,14 +112,23 @@ class Env:
     def __init__(self, here, cache):
         self.here = here
         self.cache = cache
-        self.alloc = ctypes.CDLL(build_alloc(os.path.join(here, "alloc.cpp"), cache))
+        alloc = build_alloc(os.path.join(here, "alloc.cpp"), cache)
+        self.alloc = ctypes.CDLL(alloc)
         self.child = load_child(here)
         self.openmp = load_openmp()
         self.compile_ready = False
+        root = os.path.dirname(torch.__file__)
+        self.sources = [os.path.join(here, n) for n in sorted(os.listdir(here))
+                        if n.endswith((".py", ".cpp"))]
+        # What children get from here: should it change, this host is outdated.
+        self.files = self.sources + [
+            cache, alloc, sys.executable, "/dev/nvidiactl", os.path.join(root, "version.py"),
+            os.path.join(root, "lib", "libtorch_cpu.so")]
+        if self.child:
+            self.files.append(self.child._name)
 
     def hello(self):
-        sources = [read(os.path.join(self.here, n)) for n in sorted(os.listdir(self.here))
-                   if n.endswith((".py", ".cpp"))]
+        sources = [read(path) for path in self.sources]
         # Not torch.__config__.show(), which starts CUDA.
         digest = short_hash(torch.__version__, torch.version.git_version, torch.version.cuda,
                             sys.version, cpu_flags(), *sources)
@@ -133,6 +142,7 @@ class Env:
         if role == "compile" and not self.compile_ready:
             from catorch import inductor
             inductor.prime(self.cache, cpu_flags())
+            self.files += self.compiled_headers()
             self.compile_ready = True
 
     def compiled_headers(self):

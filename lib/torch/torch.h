@@ -22,22 +22,38 @@ struct torch_host *torch_open(double seconds, struct err *e);
 /*
  * The same in two steps, so that importing torch takes nobody's time: starts
  * one that will also have what children of role `prepare` need (NULL: the
- * role is not known yet), and waits for its hello (0 or -1).  Nothing else
- * may be asked of it in between.
+ * role is not known yet; a string that lives as long), and waits for its
+ * hello (0 or -1).  Nothing else may be asked of it in between.
+ *
+ * With `share` it is the host that this user's tools share (ca-torch(5)),
+ * which is started if there is none and stays for others; a private one where
+ * that cannot be had.  A shared one forks confined children only, and ends
+ * those that are left when the tool's connection ends.
  */
-struct torch_host *torch_start(const char *prepare, struct err *e);
+struct torch_host *torch_start(const char *prepare, int share, struct err *e);
 int torch_ready(struct torch_host *h, double seconds, struct err *e);
 
-void torch_close(struct torch_host *h);	/* leaves nothing running */
+/* Ends a private host, leaves a shared one; children of ours end. */
+void torch_close(struct torch_host *h);
 
 const char *torch_version(const struct torch_host *h);	/* NULL: not ready */
 const char *torch_digest(const struct torch_host *h);	/* of environment */
 int torch_has_cuda(const struct torch_host *h);
+int torch_is_shared(const struct torch_host *h);
 
 /* A pollable descriptor that is readable when the host has something to say
  * (an exit report or EOF); torch_pump handles it.  -1: the host is gone. */
 int torch_fd(const struct torch_host *h);
 int torch_pump(struct torch_host *h, struct err *e);
+
+/*
+ * Asks every shared host of this user `op`: "status", or "leave", after which
+ * it takes no other tools and goes when those that it serves have left.  told
+ * gets what each says of itself (ca-torch(5)); its -1 ends the round.
+ */
+typedef int torch_shared_told(void *ctx, const struct json *j, struct err *e);
+int torch_shared(const char *op, torch_shared_told *told, void *ctx,
+		 struct err *e);
 
 /* One forked child. */
 struct torch_child {

@@ -8,6 +8,7 @@ setup() {
 	root=$BATS_TEST_DIRNAME/../..
 	bin=${CA_BIN:-$root/bin}
 	work=$(mktemp -d)
+	export CA_TORCH_SHARED=0
 	mkdir "$work/tmp"
 	"$bin/ca-compile" --device cpu \
 		"$root"/fixtures/workdirs/cpu/{bad-hang,axpby} >"$work/built"

@@ -10,6 +10,7 @@ fix=$BATS_TEST_DIRNAME/../../fixtures/workdirs/cpu
 judge_setup() {
 	command -v jq >/dev/null || skip 'no jq'
 	cd "$BATS_TEST_TMPDIR" || return
+	export CA_TORCH_SHARED=0
 	export CA_TEST_MARK=$BATS_TEST_NUMBER.$BATS_ROOT_PID.$RANDOM
 	# Compilers run as nobody, who cannot get into bats' own directory.
 	TMPDIR=$(TMPDIR=/tmp mktemp -d -t ca-test.XXXXXX) || return
