@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that a built object offers.
+ * The functions that a built object offers, and the names it wants.
  */
 #include "build/elf.h"
 
@@ -38,8 +38,19 @@ static Elf_Scn *symbol_section(Elf *elf, GElf_Shdr *hdr)
 	return plain && gelf_getshdr(plain, hdr) ? plain : NULL;
 }
 
-static int collect(Elf *elf, struct arena *a, const char ***names, size_t *n,
-		   struct err *e)
+/* Functions for others, or what it wants of others: data too. */
+static int is_meant(const GElf_Sym *sym, int wanted)
+{
+	if (GELF_ST_BIND(sym->st_info) == STB_LOCAL)
+		return 0;
+	if (wanted)
+		return sym->st_shndx == SHN_UNDEF;
+	return sym->st_shndx != SHN_UNDEF &&
+	       GELF_ST_TYPE(sym->st_info) == STT_FUNC;
+}
+
+static int collect(Elf *elf, int wanted, struct arena *a, const char ***names,
+		   size_t *n, struct err *e)
 {
 	GElf_Shdr hdr;
 	GElf_Sym sym;
@@ -58,10 +69,7 @@ static int collect(Elf *elf, struct arena *a, const char ***names, size_t *n,
 	if (!*names)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	for (i = 0; i < count; i++) {
-		if (!gelf_getsym(data, (int)i, &sym) ||
-		    sym.st_shndx == SHN_UNDEF ||
-		    GELF_ST_TYPE(sym.st_info) != STT_FUNC ||
-		    GELF_ST_BIND(sym.st_info) == STB_LOCAL)
+		if (!gelf_getsym(data, (int)i, &sym) || !is_meant(&sym, wanted))
 			continue;
 		name = elf_strptr(elf, hdr.sh_link, sym.st_name);
 		if (name && *name)
@@ -74,8 +82,9 @@ static int collect(Elf *elf, struct arena *a, const char ***names, size_t *n,
 	return 0;
 }
 
-int elf_functions(const void *image, size_t len, struct arena *a,
-		  const char ***names, size_t *n, struct err *e)
+static int read_names(const void *image, size_t len, int wanted,
+		      struct arena *a, const char ***names, size_t *n,
+		      struct err *e)
 {
 	char *copy = malloc(len ? len : 1);
 	Elf *elf = NULL;
@@ -90,10 +99,22 @@ int elf_functions(const void *image, size_t len, struct arena *a,
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
 		err_set(e, CA_DATAERR, "object is no ELF file");
 	else
-		rc = collect(elf, a, names, n, e);
+		rc = collect(elf, wanted, a, names, n, e);
 	if (elf)
 		elf_end(elf);
 	pthread_mutex_unlock(&lock);
 	free(copy);
 	return rc;
+}
+
+int elf_functions(const void *image, size_t len, struct arena *a,
+		  const char ***names, size_t *n, struct err *e)
+{
+	return read_names(image, len, 0, a, names, n, e);
+}
+
+int elf_wanted(const void *image, size_t len, struct arena *a,
+	       const char ***names, size_t *n, struct err *e)
+{
+	return read_names(image, len, 1, a, names, n, e);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that a built object offers (libelf).
+ * The functions that a built object offers, and the names that it wants of
+ * others (libelf).
  */
 #ifndef CA_BUILD_ELF_H
 #define CA_BUILD_ELF_H
@@ -16,5 +17,8 @@
  */
 int elf_functions(const void *image, size_t len, struct arena *a,
 		  const char ***names, size_t *n, struct err *e);
+/* The same of what it leaves undefined: functions and data, weak ones too. */
+int elf_wanted(const void *image, size_t len, struct arena *a,
+	       const char ***names, size_t *n, struct err *e);
 
 #endif

@@ -22,6 +22,7 @@
 #include "judge/device.h"
 #include "judge/hostmem.h"
 #include "judge/trace.h"
+#include "judge/witness.h"
 
 #define PAGE 4096u
 #define STOP_SECONDS 2.0	/* to bring all threads of a runner to a stop */
@@ -167,7 +168,11 @@ static int cpu_differs(struct device *d, const struct mem *a, size_t aoff,
 static int cpu_attach(struct device *d, struct runner *r, struct err *e)
 {
 	r->trace = trace_seize(r->child.pid, cpu_of(d)->sigfd, e);
-	return r->trace ? 0 : -1;
+	if (!r->trace)
+		return -1;
+	r->witness = witness_open(r->child.pid, r->trace,
+				  r->fine ? WITNESS_FINE : 0, e);
+	return r->witness ? 0 : -1;
 }
 
 static void cpu_detach(struct device *d, struct runner *r)
@@ -175,16 +180,22 @@ static void cpu_detach(struct device *d, struct runner *r)
 	(void)d;
 	if (!r->trace)
 		return;
+	if (r->witness)
+		r->saw = *witness_saw(r->witness);
+	witness_close(r->witness);
+	r->witness = NULL;
 	r->ended = trace_kill(r->trace);
 	r->trace = NULL;
 }
 
 /*
- * Waits for the runner's answer, serving the tracer's duties meanwhile.  The
- * judge sleeps in poll, so that it takes no core from the runner.
+ * Waits for the runner's answer, serving the tracer's duties meanwhile, and
+ * the witness's if it watches.  The judge sleeps in poll, so that it takes no
+ * core from the runner.
  */
-static enum torch_wait cpu_answer(struct device *d, struct runner *r,
-				  struct ca_msg *m, int64_t deadline)
+static enum torch_wait wait_for(struct device *d, struct runner *r,
+				struct witness *w, struct ca_msg *m,
+				int64_t deadline)
 {
 	struct pollfd p[3] = {
 		{ .fd = r->child.fd, .events = POLLIN },
@@ -195,11 +206,14 @@ static enum torch_wait cpu_answer(struct device *d, struct runner *r,
 	if (!r->trace)
 		return torch_recv(&r->child, m, deadline);
 	for (;;) {
-		int64_t left = deadline - now_ns();
+		int64_t now = now_ns(), left = deadline - now;
 		struct timespec ts;
 
 		if (left <= 0 || sig_caught())
 			return WAIT_TIMEOUT;
+		if (w && left > witness_next(w) - now)
+			left = witness_next(w) > now ? witness_next(w) - now :
+						       0;
 		ts.tv_sec = left / 1000000000;
 		ts.tv_nsec = left % 1000000000;
 		if (ppoll(p, 3, &ts, NULL) < 0 && errno != EINTR)
@@ -211,7 +225,15 @@ static enum torch_wait cpu_answer(struct device *d, struct runner *r,
 			 * that dies of a fault needs a moment. */
 			return torch_recv(&r->child, m,
 					  deadline_in(STOP_SECONDS));
+		if (w && witness_look(w) < 0)
+			return WAIT_TIMEOUT;
 	}
+}
+
+static enum torch_wait cpu_answer(struct device *d, struct runner *r,
+				  struct ca_msg *m, int64_t deadline)
+{
+	return wait_for(d, r, NULL, m, deadline);
 }
 
 /* What the runner will find when it wakes. */
@@ -286,10 +308,11 @@ static int still(struct runner *r, struct bracket_result *res, int64_t *when)
 }
 
 /* One call: the runner goes on until it has answered and stands still again.
- * 1: it did not, as res->wait says. */
+ * `counts`: the witness tells of it.  1: it did not, as res->wait says. */
 static int call(struct device *d, struct runner *r, struct ca_go *go,
-		int64_t deadline, struct bracket_result *res)
+		int64_t deadline, int counts, struct bracket_result *res)
 {
+	struct witness *w = r->witness;
 	int64_t t0, t1;
 
 	go->magic = CA_MAGIC_GO;
@@ -298,12 +321,14 @@ static int call(struct device *d, struct runner *r, struct ca_go *go,
 		res->wait = WAIT_GONE;
 		return 1;
 	}
+	witness_begin(w, now_ns());
 	t0 = now_ns();
 	trace_resume(r->trace);
-	res->wait = cpu_answer(d, r, &res->msg, deadline);
+	res->wait = wait_for(d, r, w, &res->msg, deadline);
 	if (res->wait != WAIT_OK || still(r, res, &t1))
 		return 1;
 	res->ns = t1 - t0;
+	witness_end(w, t1, counts);
 	if (res->msg.seq != r->seq)
 		res->wait = WAIT_GARBAGE;
 	return res->wait != WAIT_OK;
@@ -325,7 +350,7 @@ static int warm_up(struct device *d, struct runner *r,
 	go.set = !go.set;
 	/* The real one comes with the real inputs. */
 	go.forward_seed = b->poison;
-	if (call(d, r, &go, b->deadline, res) || res->msg.end != END_OK)
+	if (call(d, r, &go, b->deadline, 0, res) || res->msg.end != END_OK)
 		return 1;
 	res->bad_leaf = runner_note(r, &res->msg);
 	return !!res->bad_leaf;
@@ -352,7 +377,8 @@ static int cpu_bracket(struct device *d, struct runner *r,
 		return 0;
 	if (reveal(r, b, e))
 		return -1;
-	if (call(d, r, &go, b->deadline, res))
+	/* Folding of parameters is what the first call is for. */
+	if (call(d, r, &go, b->deadline, !(go.flags & GO_FIRST), res))
 		return 0;
 	capture(r, b, res);
 	return 0;
@@ -461,6 +487,7 @@ struct device *device_cpu_open(struct err *e)
 	c->dev.ops = &cpu_ops;
 	c->dev.granularity = PAGE;
 	c->dev.resolution_us = 20;
+	c->dev.witnessed = 1;
 	c->lease = -1;
 	snprintf(c->dev.name, sizeof(c->dev.name), "cpu");
 	cpu_model(c->dev.model, sizeof(c->dev.model));

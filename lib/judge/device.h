@@ -12,9 +12,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
+#include "judge/attrib.h"
 #include "torch/torch.h"
 
 struct device;
+struct witness;
 
 /*
  * A piece of memory of the judge's.  p is an address in the judge: of the
@@ -58,6 +61,10 @@ struct runner {
 	uint64_t brackets;	/* so far; the next one's address set is
 				 * brackets & 1 */
 	void *trace;		/* the device's own (cpu: traced threads) */
+	struct witness *witness;	/* CPU only */
+	int fine;		/* nobody times it: the witness looks often */
+	struct str image;	/* a candidate's object, as it was built */
+	struct attribution saw; /* after detach: whose code ran */
 	int ended;		/* after detach: how it had ended by itself, as
 				 * waitpid; -1: unknown, ask the host */
 };
@@ -159,6 +166,7 @@ struct device {
 	size_t granularity;		/* of shared memory */
 	double bytes_per_s;		/* of memory; 0: unknown */
 	double resolution_us;		/* what the clock can tell apart */
+	int witnessed;			/* runners have a witness outside */
 };
 
 /*

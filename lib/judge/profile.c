@@ -13,9 +13,10 @@
 #include "judge/chain.h"
 #include "judge/kernels.h"
 #include "judge/timing.h"
+#include "judge/trial.h"
 #include "rec/stage.h"
 
-#define PROFILE_VERSION "1"
+#define PROFILE_VERSION "2"
 #define QUICK_ROUNDS 2
 
 static const char *const racer_name[RACERS] = {
@@ -103,10 +104,12 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	set_baselines(j, s->task, s->tasklen, race);
 	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
 	    guard_task(j, &o, s->task_id, &g, &p->f) ||
-	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
+	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f) ||
+	    trial_idle(j, &o, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
-	race_all(j, &o, s->task_id, &g, p);
+	if (!race_all(j, &o, s->task_id, &g, p))
+		trial_attribute(j, &p->t.saw, &p->f);
 out:
 	oracle_stop(j, &o);
 }
@@ -320,6 +323,10 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_knum(w, "correction_us", mean_correction(p) / 1e3);
 	jw_kbool(w, "provisional", j->o.quick || j->o.eager_only);
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
+	if (p->t.race[RACE_CANDIDATE].program.role) {
+		jw_key(w, "attribution");
+		attrib_write(&p->t.saw, w);
+	}
 	write_device_sums(p, w);
 	if (!strcmp(j->dev->ops->name, "cuda")) {
 		jw_key(w, "device_speedup");

@@ -14,7 +14,9 @@
 
 #include "base/hash.h"
 #include "base/io.h"
+#include "build/audit.h"
 #include "judge/session.h"
+#include "judge/witness.h"
 
 #define POOL_FLOOR ((size_t)64 << 20)
 #define HOST_SECONDS 120
@@ -310,17 +312,19 @@ static int spec_fd(const struct oracle *o, const struct program *p,
 	return fd;
 }
 
-/* The object as a memfd: a sealed child may open nothing below the cache, and
- * what it loads cannot change under it. */
-static int object_fd(const char *path, struct err *e)
+/*
+ * The object as a memfd: a sealed child may open nothing below the cache, and
+ * what it loads cannot change under it.  A copy stays here, by which the
+ * witness knows the candidate's code.
+ */
+static int object_fd(struct runner *r, const char *path, struct err *e)
 {
-	struct str s = STR_INIT;
-	int fd = -1;
-
-	if (!read_file(path, OBJECT_MAX, &s, e))
-		fd = memfd_of(s.buf, s.len, e);
-	str_release(&s);
-	return fd;
+	if (read_file(path, OBJECT_MAX, &r->image, e))
+		return -1;
+	if (r->witness)
+		witness_own(r->witness, r->image.buf, r->image.len,
+			    audit_wants_blas(r->image.buf, r->image.len));
+	return memfd_of(r->image.buf, r->image.len, e);
 }
 
 static int load(struct judge *j, const struct oracle *o, struct runner *r,
@@ -339,7 +343,7 @@ static int load(struct judge *j, const struct oracle *o, struct runner *r,
 	jw_kint(&w, "code", 0);
 	jw_kint(&w, "spec", 1);
 	if (p->object) {
-		fds[2] = object_fd(p->object, &e);
+		fds[2] = object_fd(r, p->object, &e);
 		jw_kint(&w, "object", 2);
 		jw_kstr(&w, "form", p->form);
 		n = 3;
@@ -422,6 +426,7 @@ int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
 {
 	runner_clear(r, p->role);
+	r->fine = p->fine;
 	r->tabled = p->table;
 	if (begin(j, o, r, p, f))
 		return -1;
@@ -429,7 +434,7 @@ int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 }
 
 int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
-		struct fail *f)
+		int empty, struct fail *f)
 {
 	struct extent ext[CA_LEAVES];
 	struct str req = STR_INIT;
@@ -437,16 +442,17 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 	int rc;
 
 	runner_clear(r, "calib");
+	r->fine = empty;
 	if (begin(j, o, r, NULL, f))
 		return -1;
 	leaves_check(&o->first, o->expect.bytes, ext);
 	jw_init(&w, &req);
 	jw_obj(&w);
 	jw_kstr(&w, "op", "load");
-	jw_kint(&w, "input_bytes", (int64_t)o->input_bytes);
+	jw_kint(&w, "input_bytes", empty ? 0 : (int64_t)o->input_bytes);
 	jw_key(&w, "result_bytes");
 	jw_arr(&w);
-	for (uint32_t i = 0; i < o->first.nleaf; i++)
+	for (uint32_t i = 0; i < o->first.nleaf && !empty; i++)
 		if (ext[i].bytes)
 			jw_int(&w, (int64_t)ext[i].bytes);
 	jw_end_arr(&w);
@@ -464,6 +470,7 @@ void runner_stop(struct judge *j, struct runner *r)
 	struct mem *m[RUNNER_MEMS];
 
 	j->dev->ops->detach(j->dev, r);
+	str_release(&r->image);
 	if (r->child.fd >= 0 && torch_kill(j->host, &r->child, NULL))
 		trusted = 0;
 	runner_forget(j);

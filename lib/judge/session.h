@@ -27,6 +27,7 @@ struct judge {
 	int loaded;		/* candidate code has run since it was reset */
 	int no_torch;			/* a host cannot start here at all */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
+	struct attrib_idle idle;	/* of trial_idle; zero: not measured */
 };
 
 /* How something ended that was asked of a child. */
@@ -92,6 +93,7 @@ struct program {
 	const char *launchers;	/* JSON array */
 	const char *mode;	/* compile */
 	int table;		/* baselines: runner_table will be called */
+	int fine;		/* not for timing: see struct runner */
 };
 
 /*
@@ -105,9 +107,10 @@ void runner_stop(struct judge *j, struct runner *r);
 /* Gives the spare memory back; due before another task. */
 void runner_forget(struct judge *j);
 
-/* The calibration process: same memory, no code. */
+/* The calibration process: same memory, no code.  `empty`: it touches none of
+ * it either, and the witness looks often. */
 int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
-		struct fail *f);
+		int empty, struct fail *f);
 
 /*
  * What CUPTI saw of the iterations from, from + step, … up to `to`

@@ -86,6 +86,7 @@ static int run_process(struct judge *j, struct oracle *o,
 	}
 	tr.guard = *g;
 	tr.r = &r;
+	tr.counted = trial_counts(j, &race->program);
 	if (runner_start(j, o, &r, &race->program, f))
 		goto out;
 	for (size_t i = 0; n < t->iterations; i++) {
@@ -115,6 +116,8 @@ static int run_process(struct judge *j, struct oracle *o,
 	rc = 0;
 out:
 	runner_stop(j, &r);
+	if (who == RACE_CANDIDATE)
+		attrib_add(&t->saw, &r.saw);
 	trial_release(&tr);
 	return rc;
 }
@@ -218,7 +221,7 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 		trial_release(&tr);
 		return -1;
 	}
-	if (calib_start(j, o, &r, f) || excludes(j, o, &r, &tr.got, f))
+	if (calib_start(j, o, &r, 0, f) || excludes(j, o, &r, &tr.got, f))
 		goto out;
 	for (int who = 0; who < RACERS; who++)
 		if (t->race[who].runs &&
@@ -327,6 +330,7 @@ void timing_again(struct timing *t)
 	t->rounds = 0;
 	t->contended = 0;
 	t->verified = 0;
+	memset(&t->saw, 0, sizeof(t->saw));
 }
 
 int timing_table(struct judge *j, struct oracle *o,

@@ -34,6 +34,7 @@ struct timing {
 	int contended;
 	struct bank *bank;	/* timing_run's own */
 	uint64_t verified; /* timed iterations of the candidate, all right */
+	struct attribution saw;	/* of all its processes */
 };
 
 /*

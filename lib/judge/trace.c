@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/signalfd.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -322,6 +323,23 @@ void trace_resume(struct trace *t)
 	for (size_t i = 0; i < t->n; i++)
 		if (t->th[i].stopped)
 			cont(&t->th[i]);
+}
+
+int trace_look(struct trace *t, int64_t deadline, trace_seen *fn, void *ctx)
+{
+	struct user_regs_struct regs;
+	int64_t when;
+	int rc = trace_stop(t, deadline, &when);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < t->n; i++)
+		if (t->th[i].stopped && !ptrace(PTRACE_GETREGS, t->th[i].tid,
+						NULL, &regs) &&
+		    (long long)regs.orig_rax == -1)
+			fn(ctx, t->th[i].tid, regs.rip, regs.rsp);
+	trace_resume(t);
+	return 0;
 }
 
 int trace_status(const struct trace *t)

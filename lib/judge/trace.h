@@ -37,6 +37,13 @@ int trace_stop(struct trace *t, int64_t deadline, int64_t *when);
 /* Lets all stopped threads go on, delivering signals held back. */
 void trace_resume(struct trace *t);
 
+/*
+ * Stops all threads, shows each that is not within a system call to fn, and
+ * lets them go on.  Returns as trace_stop.
+ */
+typedef void trace_seen(void *ctx, pid_t tid, uint64_t ip, uint64_t sp);
+int trace_look(struct trace *t, int64_t deadline, trace_seen *fn, void *ctx);
+
 /* How the process ended, as waitpid (of the signal that was fatal to it, also
  * where the kill was the tracer's); -1 while it has not. */
 int trace_status(const struct trace *t);

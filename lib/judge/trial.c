@@ -11,6 +11,7 @@
 
 #include "base/io.h"
 
+#define IDLE_CALLS 11
 #define WARM_NS 20000000	/* brackets above it need no warm call */
 
 static int infra(struct fail *f, const struct err *e)
@@ -355,6 +356,21 @@ static int judge_ops(struct trial *t, const struct ca_msg *m, uint32_t flags,
 	return 0;
 }
 
+/*
+ * By the worker's word too, so that it proves nothing to have launched.  Only
+ * where the witness backs it: a CUDA graph replays what was launched once, and
+ * a binding of the candidate's own is not counted.
+ */
+static int judge_launches(struct trial *t, const struct ca_msg *m,
+			  uint32_t flags, struct fail *f)
+{
+	t->launches += flags & GO_FIRST ? 0 : m->launches;
+	if (!t->counted || m->launches)
+		return 0;
+	return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
+			"no launcher of the candidate was called");
+}
+
 static int bracket(struct trial *t, const struct verify_round *round,
 		   uint32_t flags, struct bracket_result *res, struct fail *f)
 {
@@ -384,6 +400,7 @@ static int judge_answer(struct trial *t, const struct verify_round *round,
 	char text[256];
 	enum status s;
 	uint32_t leaf;
+	int rc;
 
 	/* From here on calls go in pairs, a warm one first, whatever they are
 	 * for: what is verified is called as what is timed. */
@@ -395,7 +412,8 @@ static int judge_answer(struct trial *t, const struct verify_round *round,
 	if (judge_ops(t, &res->msg, flags, f) ||
 	    judge_memory(t, set, t->want.modified, f))
 		return -1;
-	return judge_values(t, round, res, f);
+	rc = judge_values(t, round, res, f);
+	return rc < 0 ? rc : judge_launches(t, &res->msg, flags, f) ? -1 : rc;
 }
 
 int trial_go(struct trial *t, const struct verify_round *round,
@@ -447,6 +465,61 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 	if (s)
 		sample_keep(t->j, s, t->o, round, &t->want);
 	return judge_answer(t, round, &res, set, flags, f);
+}
+
+int trial_counts(const struct judge *j, const struct program *p)
+{
+	return j->dev->witnessed && !strcmp(p->role, "worker") && p->object &&
+	       (!strcmp(p->form, "light") || !strcmp(p->form, "kernel"));
+}
+
+int trial_idle(struct judge *j, struct oracle *o, struct fail *f)
+{
+	struct bracket b = {
+		.inputs = &o->inputs,
+		.input_bytes = o->input_bytes,
+		.slots = o->slots.p,
+		.warm = 1,
+	};
+	struct bracket_result res;
+	struct runner r;
+	int rc;
+
+	if (!j->dev->witnessed || j->idle.user_ns > 0)
+		return 0;
+	rc = calib_start(j, o, &r, 1, f);
+	for (int i = 0; i < IDLE_CALLS && !rc; i++) {
+		b.go.set = (uint32_t)(r.brackets & 1);
+		b.go.flags = i ? 0 : GO_FIRST;
+		rc = runner_go(j, &r, &b, &res, f);
+	}
+	runner_stop(j, &r);
+	if (rc)
+		f->fault = 1;
+	else
+		attrib_idle_of(&r.saw, &j->idle);
+	return rc;
+}
+
+int trial_attribute(struct judge *j, const struct attribution *a,
+		    struct fail *f)
+{
+	char text[256];
+
+	if (!j->dev->witnessed)
+		return 0;
+	switch (attrib_judge(a, &j->idle, text, sizeof(text))) {
+	case 0:
+		return 0;
+	case 1:
+		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD, "%s",
+				text);
+	default:
+		/* Whose fault that is nobody knows: once more, and then it is
+		 * the candidate's. */
+		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "%s", text);
+		return -1;
+	}
 }
 
 void trial_write(const struct trial *t, struct jw *w)

@@ -36,6 +36,8 @@ struct trial {
 	struct ca_msg want;		/* leaves of the last expectation */
 	uint64_t iterations, skipped;
 	uint64_t compute, other; /* ATen operations, first calls left out */
+	uint64_t launches;	/* calls of launchers, likewise */
+	int counted;		/* each call has to launch something */
 	int folded;			/* other weights gave other results */
 };
 
@@ -61,6 +63,18 @@ int trial_go(struct trial *t, const struct verify_round *round,
 int trial_sample(struct trial *t, struct sample *s, int fresh,
 		 const struct verify_round *round, uint32_t flags,
 		 int64_t *ns, struct fail *f);
+
+/* Whether the calls of a candidate's launchers are counted (t->counted). */
+int trial_counts(const struct judge *j, const struct program *p);
+
+/* Measures, once in a session, what an empty call takes: due before
+ * trial_attribute.  0, or -1 with `f`. */
+int trial_idle(struct judge *j, struct oracle *o, struct fail *f);
+
+/* What the witness's evidence means for a candidate that has been right all
+ * the time.  0, or -1 with `f`. */
+int trial_attribute(struct judge *j, const struct attribution *a,
+		    struct fail *f);
 
 /* Writes the array of verify.tensors. */
 void trial_write(const struct trial *t, struct jw *w);

@@ -12,7 +12,7 @@
 #include "judge/trial.h"
 #include "rec/stage.h"
 
-#define VERIFY_VERSION "1"
+#define VERIFY_VERSION "2"
 
 /* What a verification found. */
 struct verdict {
@@ -20,6 +20,7 @@ struct verdict {
 	int trivial;
 	struct trial t;
 	struct guard_result guard;
+	struct attribution saw;
 };
 
 /* Dtypes among the tensor nodes of the inputs. */
@@ -110,26 +111,33 @@ static int rounds(struct judge *j, struct oracle *o, struct trial *t,
 static void attempt(struct judge *j, const struct subject *s, void *result)
 {
 	struct verdict *v = result;
+	struct program p = s->program;
 	struct oracle o;
 	struct runner r;
 	int have_runner = 0;
 
 	memset(v, 0, sizeof(*v));
+	p.fine = 1;
 	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
 	    guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
 	    judge_task(j, v, &v->f) ||
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &v->f) ||
-	    trial_init(&v->t, j, &o, &v->f))
+	    trial_idle(j, &o, &v->f) || trial_init(&v->t, j, &o, &v->f))
 		goto out;
 	v->t.guard = v->guard;
 	v->t.r = &r;
+	v->t.counted = trial_counts(j, &p);
 	have_runner = 1;
-	if (runner_start(j, &o, &r, &s->program, &v->f))
+	if (runner_start(j, &o, &r, &p, &v->f))
 		goto out;
 	rounds(j, &o, &v->t, &v->f);
 out:
-	if (have_runner)
+	if (have_runner) {
 		runner_stop(j, &r);
+		v->saw = r.saw;
+	}
+	if (v->f.status == ST_OK)
+		trial_attribute(j, &v->saw, &v->f);
 	trial_release(&v->t);
 	oracle_stop(j, &o);
 }
@@ -170,6 +178,9 @@ static void write_field(struct judge *j, const struct subject *s,
 	jw_kint(w, "compute", (int64_t)v->t.compute);
 	jw_kint(w, "other", (int64_t)v->t.other);
 	jw_end_obj(w);
+	jw_kint(w, "launches", (int64_t)v->t.launches);
+	jw_key(w, "attribution");
+	attrib_write(&v->saw, w);
 	jw_kbool(w, "folded", v->t.folded);
 	jw_kbool(w, "trivial_task", v->trivial);
 	chain_write_prov(j, began, w);

@@ -103,6 +103,8 @@ class Argument:
 class Launcher:
     """One extern "C" function as a Python callable."""
 
+    calls = 0                   # of all launchers and kernels
+
     def __init__(self, fn, spec, device):
         self.name = spec["name"]
         self.fn = fn
@@ -125,6 +127,7 @@ class Launcher:
         raw = [c(v) for c, v in zip(self.converts, values, strict=True)]
         if self.stream:
             raw.append(stream_of(self.device))
+        Launcher.calls += 1
         got = self.fn(*raw)
         if not self.status:
             return got
@@ -183,6 +186,7 @@ class Kernel:
             check_driver(self.driver.cuFuncSetAttribute(
                 self.function, self.MAX_DYNAMIC_SHARED, smem), f"{self.name}: {smem} bytes smem")
             self.shared = smem
+        Launcher.calls += 1
         check_driver(self.driver.cuLaunchKernel(
             self.function, *grid, *block, smem, ctypes.c_void_p(stream_of(self.device)), params,
             None), f"launch of {self.name}")

@@ -175,7 +175,7 @@ struct ca_msg {
 	uint64_t canary;	/* of which the shim's own canary; must be 1 */
 	uint64_t desc_len;	/* oracle: bytes of JSON in `desc` */
 	uint32_t modified; /* oracle: bit 0 inputs, bit 1 state, by forward */
-	uint32_t folded;	/* reserved, 0 */
+	uint32_t launches;	/* calls of launchers since the last msg */
 	uint32_t nleaf;
 	uint32_t phase;		/* enum ca_phase, where a failure happened */
 	uint8_t structure[32];	/* SHA-256 of the container's canonical text */

@@ -20,6 +20,7 @@ import types
 import torch
 
 from catorch import proto
+from catorch.launch import Launcher
 from catorch.proto import (
     END_BAD_REQUEST,
     END_JAIL,
@@ -294,10 +295,10 @@ class Message:
         self.buf[proto.TEXT_AT:end] = raw.ljust(proto.TEXT, b"\0")
         self.has_text = bool(raw)
 
-    def head(self, end=END_OK, seq=0, own=0, ops=(0, 0), canary=0, desc=0, modified=0, nleaf=0,
-             phase=0, structure=b""):
+    def head(self, end=END_OK, seq=0, own=0, ops=(0, 0), canary=0, desc=0, modified=0,
+             launches=0, nleaf=0, phase=0, structure=b""):
         proto.HEAD.pack_into(self.buf, 0, proto.MAGIC_MSG, end, seq, own, ops[0], ops[1], canary,
-                             desc, modified, 0, nleaf, phase, structure)
+                             desc, modified, launches & 0xFFFFFFFF, nleaf, phase, structure)
         if end == END_OK and self.has_text:
             self.text("")
 
@@ -530,6 +531,7 @@ class Child:
         args = self.arguments(which)
         if not flags & GO_FIRST:
             self.pool.on()
+        launched = Launcher.calls
         begin = time.perf_counter_ns()
         result = failing(END_RAISED, PHASE_FORWARD, self.call, args, which, idle)
         own = time.perf_counter_ns() - begin
@@ -538,11 +540,12 @@ class Child:
         self.pool.off()
         del result, args
         self.placed.clear()
+        launched = Launcher.calls - launched
         canary = self.ops.canary()
         if flags & GO_SYNC and self.device.type == "cuda":
             failing(END_RAISED, PHASE_FORWARD, torch.cuda.synchronize)
         self.answer(seq=seq, own=self.own_ns(own), ops=self.ops.take(), canary=canary,
-                    nleaf=nleaf, structure=structure)
+                    launches=launched, nleaf=nleaf, structure=structure)
 
     def own_ns(self, host_ns):
         return host_ns

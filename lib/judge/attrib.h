@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose code a candidate's time went to, and what the rules say to that.
+ */
+#ifndef CA_JUDGE_ATTRIB_H
+#define CA_JUDGE_ATTRIB_H
+
+#include "judge/modules.h"
+#include "rec/json.h"
+
+/*
+ * Of calls that count: all but the first, warm ones left out.  What was seen
+ * from outside can only make a verdict worse.
+ */
+struct attribution {
+	const char *by;		/* "perf", "ptrace"; NULL: nobody looked */
+	uint64_t calls, samples;
+	double ns[PLACES];	/* of CPU time, in all threads */
+	double missing_ns;	/* spent, by the kernel's books, unseen */
+	uint64_t moved;		/* calls in which memory became executable */
+	char foreign[64];	/* the library with most time that is neither
+				 * the candidate's nor allowed, "" for none */
+	double foreign_ns;
+};
+
+/* Adds what another process of the same candidate did. */
+void attrib_add(struct attribution *sum, const struct attribution *a);
+
+/* What a call of a process that computes nothing takes, shim and all. */
+struct attrib_idle {
+	double foreign_ns, user_ns;
+};
+
+void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
+
+/*
+ * 0: nothing speaks against the candidate's own kernels having done the work.
+ * 1: something does (rules_fallback), as text says.  -1: the evidence is
+ * missing or cut off.
+ */
+int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
+		 char *text, size_t len);
+
+/* The object verify.attribution; null where nobody looked. */
+void attrib_write(const struct attribution *a, struct jw *w);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One event and one ring for each CPU, inherited by new threads.
+ */
+#define _GNU_SOURCE
+#include "judge/sampler.h"
+
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* With its first page within what perf_event_mlock_kb (516) gives everybody. */
+#define RING_BYTES ((size_t)512 << 10)
+#define CPUS_MAX 1024
+
+struct ring {
+	int fd;
+	/* The data lies a page behind. */
+	struct perf_event_mmap_page *head;
+};
+
+struct sampler {
+	struct ring *ring;
+	size_t n;
+	uint64_t period_ns;
+	int no_kernel;
+	unsigned thin;		/* one in so many is kept */
+	unsigned turn;
+	struct sampled seen;
+};
+
+/* Records as our attributes lay them out. */
+struct rec_sample {
+	struct perf_event_header h;
+	uint64_t ip;
+	uint32_t pid, tid;
+	uint64_t time;
+	uint64_t stack_bytes;
+	uint64_t stack[SAMPLE_WORDS];
+	uint64_t used;
+};
+
+struct rec_lost {
+	struct perf_event_header h;
+	uint64_t id, lost;
+};
+
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int event_open(pid_t pid, int cpu, uint64_t period_ns, int no_kernel)
+{
+	struct perf_event_attr a;
+
+	memset(&a, 0, sizeof(a));
+	a.size = sizeof(a);
+	a.type = PERF_TYPE_SOFTWARE;
+	a.config = PERF_COUNT_SW_CPU_CLOCK;
+	a.sample_period = period_ns;
+	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+			PERF_SAMPLE_STACK_USER;
+	a.sample_stack_user = SAMPLE_WORDS * sizeof(uint64_t);
+	a.inherit = 1;
+	a.mmap = 1;		/* of executable memory */
+	a.sample_id_all = 1;
+	a.use_clockid = 1;
+	a.clockid = CLOCK_MONOTONIC;
+	a.watermark = 1;
+	a.wakeup_watermark = 1u << 30;	/* we come by ourselves */
+	a.exclude_kernel = !!no_kernel;
+	a.exclude_hv = 1;
+	return (int)syscall(SYS_perf_event_open, &a, pid, cpu, -1,
+			    PERF_FLAG_FD_CLOEXEC);
+}
+
+/* perf_event_paranoid may allow the one and not the other. */
+static int ring_open(struct sampler *s, struct ring *r, pid_t pid, int cpu)
+{
+	r->fd = s->no_kernel ? -1 : event_open(pid, cpu, s->period_ns, 0);
+	if (r->fd < 0) {
+		r->fd = event_open(pid, cpu, s->period_ns, 1);
+		s->no_kernel = 1;
+	}
+	if (r->fd < 0)
+		return -1;
+	r->head = mmap(NULL, page_size() + RING_BYTES,
+		       PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+	if (r->head != MAP_FAILED)
+		return 0;
+	close(r->fd);
+	return -1;
+}
+
+struct sampler *sampler_manual(struct err *e)
+{
+	struct sampler *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->seen.at = malloc(SAMPLES_MAX * sizeof(*s->seen.at));
+	if (s && s->seen.at) {
+		s->no_kernel = 1;
+		sampler_reset(s);
+		return s;
+	}
+	free(s);
+	err_set(e, CA_SOFTWARE, "out of memory");
+	return NULL;
+}
+
+struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct sampler *s = sampler_manual(e);
+
+	if (!s)
+		return NULL;
+	s->no_kernel = 0;
+	s->period_ns = period_ns;
+	if (cpus > 0 && cpus <= CPUS_MAX)
+		s->ring = calloc((size_t)cpus, sizeof(*s->ring));
+	for (int cpu = 0; s->ring && cpu < cpus; cpu++) {
+		if (!ring_open(s, &s->ring[s->n], pid, cpu))
+			s->n++;
+		else if (cpu < sysconf(_SC_NPROCESSORS_ONLN))
+			break;
+		if (cpu + 1 == cpus && s->n) {
+			sampler_reset(s);
+			return s;
+		}
+	}
+	err_sys(e, CA_UNAVAILABLE, "cannot sample process %d", (int)pid);
+	sampler_close(s);
+	return NULL;
+}
+
+void sampler_close(struct sampler *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n; i++) {
+		munmap(s->ring[i].head, page_size() + RING_BYTES);
+		close(s->ring[i].fd);
+	}
+	free(s->ring);
+	free(s->seen.at);
+	free(s);
+}
+
+int64_t sampler_patience(const struct sampler *s)
+{
+	/* The time in which half a ring fills. */
+	return (int64_t)(RING_BYTES / sizeof(struct rec_sample) / 2 *
+			 s->period_ns);
+}
+
+void sampler_reset(struct sampler *s)
+{
+	sampler_drain(s, INT64_MAX);
+	s->thin = 1;
+	s->turn = 0;
+	s->seen.n = 0;
+	s->seen.weight_ns = (double)s->period_ns;
+	s->seen.lost = s->seen.mapped = 0;
+}
+
+/* Every other one makes room. */
+static void halve(struct sampler *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->seen.n; i += 2)
+		s->seen.at[n++] = s->seen.at[i];
+	s->seen.n = n;
+	s->thin *= 2;
+	s->seen.weight_ns *= 2;
+}
+
+void sampler_put(struct sampler *s, const struct sample_at *at)
+{
+	if (s->turn++ % s->thin)
+		return;
+	if (s->seen.n == SAMPLES_MAX)
+		halve(s);
+	s->seen.at[s->seen.n++] = *at;
+}
+
+static void on_sample(struct sampler *s, const struct rec_sample *r,
+		      int64_t from)
+{
+	struct sample_at at = { .ip = r->ip };
+
+	if ((int64_t)r->time < from)
+		return;
+	at.kernel = (r->h.misc & PERF_RECORD_MISC_CPUMODE_MASK) !=
+		    PERF_RECORD_MISC_USER;
+	/* Less where the stack could not be read. */
+	if (r->stack_bytes == sizeof(at.stack) && r->used <= sizeof(at.stack)) {
+		at.n = (int)(r->used / sizeof(uint64_t));
+		memcpy(at.stack, r->stack, sizeof(at.stack));
+	}
+	sampler_put(s, &at);
+}
+
+/* A record, copied out of the ring; time is the last word of all but samples
+ * (sample_id_all). */
+static void on_record(struct sampler *s, const char *rec, size_t len,
+		      int64_t from)
+{
+	const struct perf_event_header *h = (const void *)rec;
+	int64_t time = 0;
+
+	if (h->type == PERF_RECORD_SAMPLE) {
+		struct rec_sample r;
+
+		memset(&r, 0, sizeof(r));
+		memcpy(&r, rec, len < sizeof(r) ? len : sizeof(r));
+		on_sample(s, &r, from);
+		return;
+	}
+	if (len >= sizeof(*h) + sizeof(time))
+		memcpy(&time, rec + len - sizeof(time), sizeof(time));
+	if (time < from)
+		return;
+	if (h->type == PERF_RECORD_LOST && len >= sizeof(struct rec_lost))
+		s->seen.lost += ((const struct rec_lost *)(const void *)rec)
+				->lost;
+	else if (h->type == PERF_RECORD_MMAP)
+		s->seen.mapped++;
+}
+
+static void from_ring(void *out, const char *data, uint64_t at, size_t n)
+{
+	size_t off = at % RING_BYTES, first = RING_BYTES - off;
+
+	if (first > n)
+		first = n;
+	memcpy(out, data + off, first);
+	memcpy((char *)out + first, data, n - first);
+}
+
+static void drain_ring(struct sampler *s, struct ring *r, int64_t from)
+{
+	const char *data = (const char *)r->head + page_size();
+	uint64_t head = __atomic_load_n(&r->head->data_head, __ATOMIC_ACQUIRE);
+	uint64_t tail = r->head->data_tail;
+	_Alignas(8) char rec[1024];
+
+	while (from != INT64_MAX && tail < head) {
+		struct perf_event_header h;
+		size_t len;
+
+		from_ring(&h, data, tail, sizeof(h));
+		if (h.size < sizeof(h))
+			break;		/* cannot be */
+		len = h.size < sizeof(rec) ? h.size : sizeof(rec);
+		from_ring(rec, data, tail, len);
+		if (len == h.size)
+			on_record(s, rec, len, from);
+		else if (h.type == PERF_RECORD_MMAP)
+			s->seen.mapped++;	/* a name without end */
+		tail += h.size;
+	}
+	__atomic_store_n(&r->head->data_tail, head, __ATOMIC_RELEASE);
+}
+
+void sampler_drain(struct sampler *s, int64_t from)
+{
+	for (size_t i = 0; i < s->n; i++)
+		drain_ring(s, &s->ring[i], from);
+}
+
+const struct sampled *sampler_seen(const struct sampler *s)
+{
+	return &s->seen;
+}
+
+int64_t sampler_cpu_ns(const struct sampler *s)
+{
+	uint64_t sum = 0, v;
+
+	if (s->no_kernel)
+		return -1;
+	for (size_t i = 0; i < s->n; i++) {
+		if (read(s->ring[i].fd, &v, sizeof(v)) != sizeof(v))
+			return -1;
+		sum += v;
+	}
+	return (int64_t)sum;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where all threads of another process execute, sampled by the kernel
+ * (perf_event_open, the software CPU clock), which the process can neither
+ * see nor stop.  Where the kernel refuses that, the tracer looks itself.
+ */
+#ifndef CA_JUDGE_SAMPLER_H
+#define CA_JUDGE_SAMPLER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+#define SAMPLE_WORDS 16
+#define SAMPLES_MAX 16384
+
+struct sample_at {
+	uint64_t ip;
+	int kernel;		/* in the kernel: ip says nothing */
+	int n;			/* words of the stack, from its top */
+	uint64_t stack[SAMPLE_WORDS];
+};
+
+/* What has been seen since the last sampler_reset(). */
+struct sampled {
+	struct sample_at *at;	/* SAMPLES_MAX of them */
+	size_t n;
+	double weight_ns;	/* time that one of them stands for */
+	uint64_t lost;		/* samples that found no room */
+	uint64_t mapped; /* times at which memory became executable */
+};
+
+struct sampler;
+
+/*
+ * Samples every period_ns of CPU time of pid's threads, those made later
+ * too; pid must have one thread now.  NULL where the kernel does not let us.
+ */
+struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e);
+/* One that is told what to keep, by sampler_put. */
+struct sampler *sampler_manual(struct err *e);
+void sampler_close(struct sampler *s);
+
+/* How often sampler_drain has to be called so that nothing is lost. */
+int64_t sampler_patience(const struct sampler *s);
+
+/* Forgets what was seen so far. */
+void sampler_reset(struct sampler *s);
+/* Takes over what the kernel has seen, from time `from` on.  Of more than
+ * SAMPLES_MAX samples an even part is kept, with more weight. */
+void sampler_drain(struct sampler *s, int64_t from);
+void sampler_put(struct sampler *s, const struct sample_at *at);
+const struct sampled *sampler_seen(const struct sampler *s);
+
+/* CPU time of all threads so far, by the kernel's books, samples in the kernel
+ * included; -1 where these are not seen. */
+int64_t sampler_cpu_ns(const struct sampler *s);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The outside witness: whose a mapping is, real processes looked at by both
+ * means, and what is made of the evidence.
+ */
+#define _GNU_SOURCE
+#include "tests.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "judge/witness.h"
+
+#define LIBS "/usr/lib/x86_64-linux-gnu/"
+#define SITE "/v/lib/python3.11/site-packages/"
+
+static void test_places(void **state)
+{
+	static const struct {
+		const char *path;
+		enum place place;
+	} t[] = {
+		{ "/memfd:cuda_extension (deleted)", PLACE_OWN },
+		{ "/memfd:libm.so.6 (deleted)", PLACE_OTHER },
+		{ LIBS "libm.so.6", PLACE_RUNTIME },
+		{ LIBS "libm.so.6 (deleted)", PLACE_OTHER },
+		{ "/tmp/libm.so.6", PLACE_OTHER },
+		{ "/dev/shm/libopenblas.so.0", PLACE_OTHER },
+		{ LIBS "openblas-pthread/libopenblasp-r0.3.21.so", PLACE_BLAS },
+		{ SITE "numpy.libs/libscipy_openblas64_-32a.so", PLACE_OTHER },
+		{ SITE "numpy.libs/libgfortran-040039e1.so", PLACE_OTHER },
+		{ SITE "mkl/lib/libmkl_core.so", PLACE_OTHER },
+		{ SITE "torch/lib/libtorch_cpu.so", PLACE_TORCH },
+		{ SITE "torch/lib/libgomp.so.1", PLACE_RUNTIME },
+		{ SITE "torch/lib/libtorch_python.so", PLACE_PYTHON },
+		{ "/usr/bin/python3.11", PLACE_PYTHON },
+		{ "/usr/lib/python3.11/lib-dynload/math.so", PLACE_PYTHON },
+		{ LIBS "libcrypto.so.3", PLACE_OTHER },
+		{ "", PLACE_ANON }, { "[heap]", PLACE_ANON },
+		{ "/dev/zero (deleted)", PLACE_ANON },
+		{ "[vdso]", PLACE_RUNTIME },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+		if (place_of(t[i].path) != t[i].place)
+			fail_msg("'%s' is %s", t[i].path,
+				 place_name(place_of(t[i].path)));
+}
+
+static volatile double sink;
+
+static void *burn(void *p)
+{
+	(void)p;
+	for (double x = 1; ; x += 1e-9)
+		sink = x;
+	return NULL;
+}
+
+/* This program's own code: a file that is nobody's. */
+static void in_file(void)
+{
+	burn(NULL);
+}
+
+/* jmp to itself, in memory without a file. */
+static void in_memory(void)
+{
+	unsigned char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void (*spin)(void);
+
+	p[0] = 0xeb;
+	p[1] = 0xfe;
+	memcpy(&spin, &p, sizeof(p));
+	spin();
+}
+
+static void in_libc(void)
+{
+	static char a[1 << 20];
+
+	for (;;)
+		memmove(a + 1, a, sizeof(a) - 1);
+}
+
+static void in_thread(void)
+{
+	pthread_t th;
+
+	pthread_create(&th, NULL, burn, NULL);
+	for (;;)
+		pause();
+}
+
+static void watch(void (*body)(void), unsigned flags, struct attribution *a)
+{
+	struct timespec ms = { 0, 1000000 };
+	struct err e = ERR_INIT;
+	struct witness *w;
+	struct trace *t;
+	int64_t when, end;
+	int go[2], sigfd;
+	sigset_t chld;
+	pid_t pid;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	if (!pid) {
+		char c;
+
+		if (read(go[0], &c, 1) == 1)
+			body();
+		_exit(0);
+	}
+	t = trace_seize(pid, sigfd, &e);
+	assert_non_null(t);
+	w = witness_open(pid, t, WITNESS_FINE | flags, &e);
+	assert_non_null(w);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	nanosleep(&ms, NULL);
+	assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
+	for (int i = 0; i < 4; i++) {
+		witness_begin(w, now_ns());
+		trace_resume(t);
+		end = deadline_in(0.03);
+		while (now_ns() < end) {
+			nanosleep(&ms, NULL);
+			trace_serve(t);
+			assert_true(witness_look(w) >= 0);
+		}
+		assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
+		witness_end(w, when, i > 0);
+	}
+	*a = *witness_saw(w);
+	witness_close(w);
+	trace_kill(t);
+	close(sigfd);
+	close(go[0]);
+	close(go[1]);
+}
+
+/* Nearly all that was seen in user mode, and something was. */
+static void mostly(const struct attribution *a, enum place p)
+{
+	double user = 0;
+
+	for (int i = 0; i < PLACES; i++)
+		if (i != PLACE_KERNEL)
+			user += a->ns[i];
+	assert_int_equal(a->calls, 3);
+	assert_true(a->samples > 0);
+	if (a->ns[p] < 0.8 * user || user <= 0)
+		fail_msg("%s: only %.0f of %.0f us", place_name(p),
+			 a->ns[p] / 1e3, user / 1e3);
+}
+
+static void by(unsigned flags)
+{
+	struct attribution a;
+
+	watch(in_file, flags, &a);
+	mostly(&a, PLACE_OTHER);
+	assert_string_equal(a.foreign, "witness_test");
+	watch(in_memory, flags, &a);
+	mostly(&a, PLACE_ANON);
+	watch(in_thread, flags, &a);
+	mostly(&a, PLACE_OTHER);
+	/* By its caller, which is this program. */
+	watch(in_libc, flags, &a);
+	mostly(&a, PLACE_OTHER);
+}
+
+static void test_sampled(void **state)
+{
+	struct attribution a;
+
+	(void)state;
+	watch(in_file, 0, &a);
+	if (strcmp(a.by, "perf"))
+		skip();
+	by(0);
+}
+
+static void test_by_ptrace(void **state)
+{
+	struct attribution a;
+
+	(void)state;
+	by(WITNESS_TRACE);
+	watch(in_file, WITNESS_TRACE, &a);
+	assert_string_equal(a.by, "ptrace");
+}
+
+static int judged(const struct attribution *a)
+{
+	const struct attrib_idle idle = { 50e3, 200e3 };
+	char text[256];
+
+	return attrib_judge(a, &idle, text, sizeof(text));
+}
+
+static void test_verdicts(void **state)
+{
+	struct attribution a = { .by = "perf", .calls = 10, .samples = 900 };
+	struct attribution none = { .by = NULL, .calls = 10 };
+
+	(void)state;
+	assert_int_equal(judged(&none), -1);
+	a.ns[PLACE_OWN] = 10 * 5e6;
+	a.ns[PLACE_PYTHON] = 10 * 300e3;
+	a.ns[PLACE_TORCH] = 10 * 100e3;
+	assert_int_equal(judged(&a), 0);
+	a.ns[PLACE_TORCH] = 10 * 1.5e6;		/* moving data */
+	assert_int_equal(judged(&a), 0);
+	a.ns[PLACE_TORCH] = 10 * 4e6;
+	assert_int_equal(judged(&a), 1);
+	a.ns[PLACE_OTHER] = a.ns[PLACE_TORCH];
+	a.ns[PLACE_TORCH] = 0;
+	assert_int_equal(judged(&a), 1);
+	a.ns[PLACE_OTHER] = 0;
+	a.ns[PLACE_BLAS] = a.ns[PLACE_OWN];
+	a.ns[PLACE_OWN] = 0;
+	assert_int_equal(judged(&a), 0);
+	/* Python alone, however short the rest */
+	a.ns[PLACE_BLAS] = 10 * 5e3;
+	a.ns[PLACE_PYTHON] = 10 * 2e6;
+	assert_int_equal(judged(&a), 1);
+	a.ns[PLACE_PYTHON] = 10 * 400e3;	/* the shim's part */
+	assert_int_equal(judged(&a), 0);
+	a.moved = 1;
+	assert_int_equal(judged(&a), 1);
+	a.moved = 0;
+	a.missing_ns = 10 * 3e6;
+	assert_int_equal(judged(&a), -1);
+}
+
+static void test_sums(void **state)
+{
+	struct attribution sum = { .by = NULL }, a = { .by = "perf",
+		.calls = 2, .samples = 3, .foreign = "x", .foreign_ns = 5 };
+
+	(void)state;
+	a.ns[PLACE_OWN] = 7;
+	attrib_add(&sum, &a);
+	attrib_add(&sum, &a);
+	assert_int_equal(sum.calls, 4);
+	assert_true(fabs(sum.ns[PLACE_OWN] - 14) < 1e-9);
+	assert_string_equal(sum.by, "perf");
+	assert_string_equal(sum.foreign, "x");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_sampled),
+		cmocka_unit_test(test_by_ptrace),
+		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_sums),
+	};
+
+	return RUN_TESTS(tests);
+}
