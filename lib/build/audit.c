@@ -1,13 +1,199 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The symbol audit.
+ * The symbol audit; ca-verify(1) has the list for people.
  */
 #include "build/audit.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "build/elf.h"
+
+static const char *const movers[] = {
+#include "torch/movers.inc"
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Names of the C library that no kernel needs, in groups behind their
+ * reason. */
+static const struct {
+	const char *why;
+	const char *const names[16];
+} refused[] = {
+	{ "loads code", { "dlopen", "dlmopen", "dlsym", "dlvsym",
+			  "__libc_dlopen_mode", "__libc_dlsym" } },
+	{ "starts processes", { "fork", "vfork", "_Fork", "clone", "__clone",
+				"posix_spawn", "posix_spawnp", "system",
+				"popen", "daemon", "fexecve" } },
+	{ "starts processes", { "execl", "execle", "execlp", "execv",
+				"execve", "execveat", "execvp", "execvpe" } },
+	{ "reaches into processes", { "ptrace", "process_vm_readv",
+				      "process_vm_writev", "kill", "killpg",
+				      "tgkill", "sigqueue", "pidfd_open",
+				      "pidfd_send_signal", "pidfd_getfd" } },
+	{ "calls the kernel by number", { "syscall", "prctl", "unshare",
+					  "setns", "personality" } },
+	{ "changes mappings", { "mprotect", "pkey_mprotect", "mremap",
+				"__mprotect", "remap_file_pages" } },
+	{ "shares memory", { "memfd_create", "shm_open", "shmget", "shmat",
+			     "mq_open", "userfaultfd" } },
+	{ "talks to others", { "socket", "socketpair", "connect", "bind",
+			       "sendmsg", "recvmsg" } },
+	{ "is called by timers and signals", { "setitimer", "timer_create",
+					       "timerfd_create", "alarm",
+					       "ualarm", "signalfd" } },
+	{ "decides who runs where", { "sched_setaffinity",
+				      "pthread_setaffinity_np",
+				      "sched_setscheduler", "setpriority",
+				      "nice" } },
+};
+
+static const char *of_libc(const char *name)
+{
+	for (size_t i = 0; i < COUNT(refused); i++)
+		for (size_t k = 0; k < COUNT(refused[i].names) &&
+				   refused[i].names[k]; k++)
+			if (!strcmp(name, refused[i].names[k]))
+				return refused[i].why;
+	return NULL;
+}
+
+static int moves(const char *op, size_t len)
+{
+	for (size_t i = 0; i < COUNT(movers); i++)
+		if (strlen(movers[i]) == len && !memcmp(movers[i], op, len))
+			return 1;
+	return 0;
+}
+
+/* An overload: "add" of "add_Tensor". */
+static int moves_overload(const char *op, size_t len)
+{
+	for (size_t n = len; n > 0; n--)
+		if ((n == len || op[n] == '_') && moves(op, n))
+			return 1;
+	return 0;
+}
+
+/* aoti_torch_cpu_mm_out, aoti_torch_cuda_empty_strided, … and the functions
+ * of the C shim that are no operators. */
+static const char *of_shim(const char *name)
+{
+	static const char *const device[] = { "cpu_", "cuda_" };
+	const char *op = name + strlen("aoti_torch_");
+
+	if (!strcmp(op, "call_dispatcher") || starts_with(op, "proxy_"))
+		return "reaches PyTorch's operators by name";
+	for (size_t i = 0; i < COUNT(device); i++)
+		if (starts_with(op, device[i])) {
+			op += strlen(device[i]);
+			return moves_overload(op, strlen(op)) ? NULL :
+			       "is an operator of PyTorch's";
+		}
+	return NULL;
+}
+
+/* The operator of _ZN2at4_ops10empty_like4callE…; NULL with another name. */
+static const char *operator_of(const char *name, size_t *len)
+{
+	char *end;
+
+	if (!starts_with(name, "_ZN2at4_ops"))
+		return NULL;
+	name += strlen("_ZN2at4_ops");
+	*len = strtoul(name, &end, 10);
+	return end > name && *len <= strlen(end) ? end : NULL;
+}
+
+static const char *of_torch(const char *name)
+{
+	static const struct {
+		const char *part, *why;
+	} t[] = {
+		{ "ecordFunction", "switches the count of operations" },
+		{ "10Dispatcher", "reaches PyTorch's operators by name" },
+		{ "_ZN2at6native", "computes inside PyTorch" },
+		{ "_ZN2at3cpu", "computes inside PyTorch" },
+		{ "_ZN2at4cuda4blas", "computes inside PyTorch" },
+		{ "_ZN5torch3jit", "computes inside PyTorch" },
+	};
+	const char *op;
+	size_t len;
+
+	op = operator_of(name, &len);
+	if (op)
+		return moves_overload(op, len) ? NULL :
+		       "is an operator of PyTorch's";
+	for (size_t i = 0; i < COUNT(t); i++)
+		if (strstr(name, t[i].part))
+			return t[i].why;
+	return NULL;
+}
+
+static int is_torch(const char *name)
+{
+	return starts_with(name, "_ZN") &&
+	       (strstr(name, "2at") || strstr(name, "3c10") ||
+		strstr(name, "5torch"));
+}
+
+static const char *of_python(const char *name)
+{
+	static const char *const runs[] = {
+		"PyRun_", "Py_CompileString", "PyEval_EvalCode",
+		"PyImport_ImportModule", "PyImport_Import", "Py_Main",
+		"Py_RunMain",
+	};
+
+	for (size_t i = 0; i < COUNT(runs); i++)
+		if (starts_with(name, runs[i]))
+			return "runs Python";
+	return NULL;
+}
+
+const char *audit_symbol(const char *name, unsigned flags)
+{
+	const char *why = flags & AUDIT_CUDA ? NULL : of_libc(name);
+
+	if (why)
+		return why;
+	if (!(flags & AUDIT_BINDING)) {
+		if (starts_with(name, "aoti_torch_") || is_torch(name))
+			return "is PyTorch's";
+		if (starts_with(name, "Py") || starts_with(name, "_Py"))
+			return "is Python's";
+		return NULL;
+	}
+	if (starts_with(name, "aoti_torch_"))
+		return of_shim(name);
+	if (is_torch(name))
+		return of_torch(name);
+	return of_python(name);
+}
+
+int audit_object(const void *image, size_t len, unsigned flags, char *text,
+		 size_t textlen)
+{
+	struct arena a = ARENA_INIT;
+	struct err e = ERR_INIT;
+	const char **names, *why = NULL;
+	size_t n = 0;
+	int rc = elf_wanted(image, len, &a, &names, &n, &e);
+
+	if (rc)
+		snprintf(text, textlen, "%s", e.msg);
+	for (size_t i = 0; i < n && !why; i++) {
+		why = audit_symbol(names[i], flags);
+		if (why)
+			snprintf(text, textlen, "the object wants '%.200s', "
+				 "which %s", names[i], why);
+	}
+	arena_release(&a);
+	return rc ? rc : !!why;
+}
 
 /* cblas_sgemm, sgemm_, dgemv_, and so on. */
 static int is_blas(const char *name)
@@ -19,7 +205,7 @@ static int is_blas(const char *name)
 
 	if (starts_with(name, "cblas_"))
 		return 1;
-	for (size_t i = 0; i < sizeof(routine) / sizeof(*routine); i++)
+	for (size_t i = 0; i < COUNT(routine); i++)
 		if (ends_with(name, routine[i]) &&
 		    strlen(name) == strlen(routine[i]) + 1)
 			return 1;

@@ -11,6 +11,8 @@
 #include "rec/rec.h"
 #include "rec/status.h"
 
+#define BUILD_OBJECT_MAX ((size_t)256 << 20)
+
 struct build_opts {
 	const char *device;	/* "cpu", "cuda" or "cuda:N" */
 	const char *arch;	/* "sm_90a"; NULL: of the device, else sm_90a;

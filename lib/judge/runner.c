@@ -20,7 +20,6 @@
 
 #define POOL_FLOOR ((size_t)64 << 20)
 #define HOST_SECONDS 120
-#define OBJECT_MAX ((size_t)256 << 20)
 #define DESC_BYTES ((size_t)1 << 20)
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
@@ -319,7 +318,7 @@ static int spec_fd(const struct oracle *o, const struct program *p,
  */
 static int object_fd(struct runner *r, const char *path, struct err *e)
 {
-	if (read_file(path, OBJECT_MAX, &r->image, e))
+	if (read_file(path, BUILD_OBJECT_MAX, &r->image, e))
 		return -1;
 	if (r->witness)
 		witness_own(r->witness, r->image.buf, r->image.len,

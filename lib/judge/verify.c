@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/io.h"
+#include "build/audit.h"
 #include "judge/chain.h"
 #include "judge/trial.h"
 #include "rec/stage.h"
@@ -107,6 +108,31 @@ static int rounds(struct judge *j, struct oracle *o, struct trial *t,
 	return 0;
 }
 
+/* What the built object wants of others. */
+static int judge_symbols(struct judge *j, const struct program *p,
+			 struct fail *f)
+{
+	unsigned flags = 0;
+	struct str image = STR_INIT;
+	struct err e = ERR_INIT;
+	char text[512];
+	int rc = 0;
+
+	if (!p->object)
+		return 0;
+	if (!j->dev->witnessed)
+		flags |= AUDIT_CUDA;
+	if (!strcmp(p->form, "paper") || !strcmp(p->form, "inline"))
+		flags |= AUDIT_BINDING;
+	if (read_file(p->object, BUILD_OBJECT_MAX, &image, &e))
+		rc = fail_set(f, ST_INFRA_ERROR, PHASE_LOAD, "%s", e.msg);
+	else if (audit_object(image.buf, image.len, flags, text,
+			      sizeof(text)))
+		rc = fail_set(f, ST_RULES_SYMBOL, PHASE_LOAD, "%s", text);
+	str_release(&image);
+	return rc;
+}
+
 /* One attempt.  A fault leaves v->f.fault set. */
 static void attempt(struct judge *j, const struct subject *s, void *result)
 {
@@ -118,6 +144,8 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 
 	memset(v, 0, sizeof(*v));
 	p.fine = 1;
+	if (judge_symbols(j, &p, &v->f))
+		return;
 	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
 	    guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
 	    judge_task(j, v, &v->f) ||

@@ -123,37 +123,7 @@ PoolAllocator allocator;
  * Copies that change type are looked at one by one.
  */
 const char *const kOther[] = {
-	"_conj", "_has_compatible_shallow_copy_type", "_local_scalar_dense",
-	"_neg_view", "_reshape_alias", "_reshape_copy", "_shape_as_tensor",
-	"_to_copy", "_unsafe_view", "alias", "alias_copy", "arange",
-	"as_strided", "as_strided_", "as_strided_copy", "broadcast_tensors",
-	"broadcast_to", "can_cast", "cat", "chunk", "clone", "concat",
-	"concatenate", "conj", "contiguous", "copy_", "cpu", "cuda", "data",
-	"detach", "detach_", "detach_copy", "diagonal", "diagonal_copy",
-	"dsplit", "empty", "empty_like", "empty_permuted", "empty_strided",
-	"expand", "expand_as", "expand_copy", "eye", "fill_", "flatten",
-	"full", "full_like", "hsplit", "imag", "is_coalesced",
-	"is_conj", "is_contiguous", "is_floating_point", "is_inference",
-	"is_neg", "is_nonzero", "is_pinned", "is_same_size", "is_set_to",
-	"is_signed", "item", "lift", "lift_fresh", "lift_fresh_copy",
-	"linspace", "matrix_H", "mH", "mT", "moveaxis", "movedim", "narrow",
-	"narrow_copy", "new_empty", "new_empty_strided", "new_full",
-	"new_ones", "new_zeros", "numel", "numpy_T", "ones", "ones_like",
-	"permute", "permute_copy", "pin_memory", "positive", "ravel", "real",
-	"record_stream", "rename", "requires_grad_", "reshape", "reshape_as",
-	"resize_", "resize_as_", "resolve_conj", "resolve_neg",
-	"result_type", "scalar_tensor", "select", "select_copy", "set_",
-	"set_data", "size", "slice", "slice_copy", "split", "split_copy",
-	"split_with_sizes", "split_with_sizes_copy", "squeeze", "squeeze_",
-	"squeeze_copy", "stack", "stride", "swapaxes", "swapdims", "sym_numel",
-	"sym_size", "sym_storage_offset", "sym_stride", "t", "t_", "t_copy",
-	"tensor_split", "to", "transpose", "transpose_", "transpose_copy",
-	"type_as", "unbind", "unbind_copy", "unflatten", "unfold",
-	"unfold_copy", "unsafe_chunk", "unsafe_split",
-	"unsafe_split_with_sizes", "unsqueeze", "unsqueeze_",
-	"unsqueeze_copy", "view", "view_as", "view_as_complex",
-	"view_as_complex_copy", "view_as_real", "view_as_real_copy",
-	"view_copy", "vsplit", "zero_", "zeros", "zeros_like",
+#include "movers.inc"
 };
 
 enum OpClass : uintptr_t { kCompute = 1, kFree = 2, kCopy = 3 };
