@@ -15,8 +15,8 @@
 #include <string.h>
 
 #define FOREIGN_SHARE 0.25
-#define FREE_NS 30e3		/* nobody minds, in a call */
-#define FREE_IDLE 2.5		/* nor so many times an empty call's */
+#define FREE_NS 100e3		/* nobody minds, in a call, */
+#define FREE_IDLE 4		/* with so many times an empty call's */
 /* A call that takes longer than this beyond what is free computes something,
  * and a twentieth of it at least has to be the candidate's. */
 #define LONG_NS 300e3

@@ -236,7 +236,7 @@ static void test_verdicts(void **state)
 	assert_int_equal(judged(&a), 0);
 	/* Python alone, however short the rest */
 	a.ns[PLACE_BLAS] = 10 * 5e3;
-	a.ns[PLACE_PYTHON] = 10 * 2e6;
+	a.ns[PLACE_PYTHON] = 10 * 3e6;
 	assert_int_equal(judged(&a), 1);
 	a.ns[PLACE_PYTHON] = 10 * 400e3;	/* the shim's part */
 	assert_int_equal(judged(&a), 0);
