@@ -139,6 +139,8 @@ static void count(struct reader *r, const struct trace_rec *v)
 	if (!m || !wanted(r, m->seq))
 		return;
 	row_name(r, v, name, sizeof(name));
+	if (v->kind == TRACE_KERNEL && !strcmp(name, CA_NUDGE))
+		return;
 	row = row_of(r->t, name, v);
 	if (!row || v->end < v->start) {
 		r->t->lost++;

@@ -21,6 +21,9 @@
 /* Room for some 200,000 records. */
 #define TRACE_BYTES ((size_t)16 << 20)
 
+/* The kernel that the shim launches before each call; never counted. */
+#define CA_NUDGE "ca_nudge"
+
 enum trace_kind { TRACE_KERNEL = 1, TRACE_COPY, TRACE_FILL, TRACE_MARK };
 
 struct trace_head {

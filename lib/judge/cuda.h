@@ -24,11 +24,21 @@ void cuda_cpus_hold(const struct cuda_cpus *c, pid_t runner);
 /* Lets the judge's thread run anywhere again. */
 void cuda_cpus_let(const struct cuda_cpus *c);
 
+/* Where the judge's kernels tell the host that the GPU got to them. */
+struct cuda_stamp {
+	uint64_t ns;		/* when, by the GPU's clock; STAMP_HOLDS: how
+				 * long the hold did not run at most */
+	uint64_t seq;		/* which bracket's; written last */
+};
+enum { STAMP_HOLDS, STAMP_HELD, STAMP_REVEALED, STAMP_ANSWERED, CUDA_STAMPS };
+
 struct cuda {
 	struct device dev;
 	struct cu_dev *cu;
 	cu_mod mod;
-	cu_fn move, sweep, probe, differs, spin, compare;
+	cu_fn move, sweep, hold, stamp, probe, differs, spin, compare;
+	struct cuda_stamp *stamps;	/* page-locked, CUDA_STAMPS of them */
+	uint64_t stamped;		/* seq of the latest */
 	struct cu_mem flush;	/* swept: more than the whole L2 */
 	struct cu_mem scratch;	/* counters of the kernels */
 	struct nvml *nvml;	/* NULL: no such evidence here */

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One iteration on CUDA.  Contexts of different processes never run at the
- * same time, so the judge's own kernels order the runner's work: the reveal
- * has ended before `go` is raised, and the capture waits for whatever the
- * runner has launched.  A probe afterwards that comes late tells that the
- * runner still had work, that is, that it computed behind its answer.
+ * same time, so the judge's own kernels order the runner's work, and stamps
+ * of the GPU's clock among them are the judge's clock:
+ *
+ *	judge's stream	hold | reveal | stamp		  stamp | capture
+ *	runner's	     (its launches queue up)  work
+ *	host		go at the hold's start ... answer, then the capture
+ *
+ * What Python does before the first launches lies behind the hold, as it
+ * lies behind earlier work where a model is used.  `go` says nothing that the
+ * inputs do, which come when the hold has ended; the runner's first kernel, the
+ * shim's own, keeps its stream's copies behind them as well.  A probe
+ * afterwards that comes late tells that the runner still had work, that is,
+ * that it computed behind its answer.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -15,6 +24,13 @@
 #include "judge/cuda.h"
 
 #define SPIN_NS 20000000	/* then the judge sleeps until the answer */
+#define SLICE_NS 2100000	/* then a waiting context gets its turn, and
+				 * a capture may interrupt the work */
+#define HOLD_NS 500000
+#define HOLD_BYTES ((size_t)512 << 20)	/* revealed within the same slice */
+#define TURN_NS 40000		/* until the GPU has turned to the runner */
+#define GAP_NS 20000		/* longer ones are another context's turn */
+#define REVEAL_NS 100000	/* a reveal's time that bytes do not tell */
 #define SETTLE_NS 50000		/* time for a switch to a runner's work */
 #define SWEEP_SECONDS 10
 #define PACK 64
@@ -89,6 +105,15 @@ static int reveal(struct cuda *c, struct runner *r, const struct bracket *b,
 	return cuda_moves_end(&m, e);
 }
 
+static size_t bytes_to_move(const struct runner *r, const struct bracket *b)
+{
+	size_t n = b->input_bytes + (b->params ? b->param_bytes : 0);
+
+	for (unsigned i = 0; i < r->nlast; i++)
+		n += r->last[i].bytes;
+	return n;
+}
+
 static void reveal_slots(struct runner *r, const struct bracket *b)
 {
 	size_t n = CA_SLOTS * sizeof(struct ca_slot);
@@ -153,6 +178,88 @@ static int busy_behind(struct cuda *c, int *late, struct err *e)
 	return 0;
 }
 
+/* Has the GPU say when it gets here in the judge's stream. */
+static int stamp(struct cuda *c, int which, struct err *e)
+{
+	uint64_t *out = &c->stamps[which].ns, seq = c->stamped;
+	void *args[] = { &out, &seq };
+
+	return cu_launch(c->cu, c->stamp, 1, 1, args, e);
+}
+
+static int hold(struct cuda *c, struct err *e)
+{
+	uint64_t *out = &c->stamps[STAMP_HOLDS].ns, seq = c->stamped;
+	uint64_t ns = HOLD_NS;
+	void *args[] = { &out, &seq, &ns };
+
+	return cu_launch(c->cu, c->hold, 1, 1, args, e) ||
+		stamp(c, STAMP_HELD, e) ? -1 : 0;
+}
+
+/* Polls: a call of the driver's would take longer, each time differently. */
+static int await(const struct cuda *c, int which, struct err *e)
+{
+	int64_t end = deadline_in(SWEEP_SECONDS);
+	const uint64_t *seq = &c->stamps[which].seq;
+
+	while (__atomic_load_n(seq, __ATOMIC_ACQUIRE) != c->stamped)
+		if (now_ns() > end)
+			return err_set(e, CA_SOFTWARE, "the GPU did nothing "
+				       "for %d s", SWEEP_SECONDS);
+	return 0;
+}
+
+/*
+ * Launches the hold and the reveal, and returns when the GPU is held.  What
+ * takes longer than a time slice is revealed before, since the runner's work
+ * would get its turn in the middle: in the time of a hold nobody can do much
+ * with so many bytes.
+ */
+static int hold_and_reveal(struct cuda *c, struct runner *r,
+			   const struct bracket *b, int late, struct err *e)
+{
+	c->stamped++;
+	if (!late && (reveal(c, r, b, e) || cuda_sync(c, SWEEP_SECONDS, e)))
+		return -1;
+	reveal_slots(r, b);
+	if (hold(c, e) || (late && reveal(c, r, b, e)) ||
+	    stamp(c, STAMP_REVEALED, e))
+		return -1;
+	return await(c, STAMP_HOLDS, e);
+}
+
+/* Waits until a capture cannot overtake the runner's work any more: the
+ * judge's stream has nothing to do, and the GPU has turned to the runner. */
+static int turn(const struct cuda *c, struct err *e)
+{
+	int64_t end;
+
+	if (await(c, STAMP_REVEALED, e))
+		return -1;
+	end = now_ns() + TURN_NS;
+	while (now_ns() < end)
+		;
+	return 0;
+}
+
+/*
+ * Whether the order of things was another than the clock stands on: the
+ * runner had the GPU before everything was revealed, or never had it.
+ */
+static int out_of_order(const struct cuda *c, size_t moved)
+{
+	const struct cuda_stamp *s = c->stamps;
+	double bytes_per_ns = c->cu->info.bytes_per_s * 0.4e-9;
+	double most = REVEAL_NS;
+
+	if (bytes_per_ns > 0)
+		most += 2 * (double)moved / bytes_per_ns;
+	return s[STAMP_HOLDS].ns > GAP_NS ||
+		(double)(s[STAMP_REVEALED].ns - s[STAMP_HELD].ns) > most ||
+		s[STAMP_ANSWERED].ns - s[STAMP_REVEALED].ns < 2 * TURN_NS;
+}
+
 /* From an answer to the stop of the clock.  1: the capture took too long. */
 static int finish(struct cuda *c, struct runner *r, const struct bracket *b,
 		  struct bracket_result *res, struct err *e)
@@ -167,7 +274,8 @@ static int finish(struct cuda *c, struct runner *r, const struct bracket *b,
 		res->bad_leaf = 1;
 		return 1;
 	}
-	if (capture(c, r, b, ext, res, e))
+	if (turn(c, e) || stamp(c, STAMP_ANSWERED, e) ||
+	    capture(c, r, b, ext, res, e))
 		return -1;
 	switch (cu_wait(c->cu, b->deadline, e)) {
 	case 0:
@@ -217,7 +325,7 @@ static int timed(struct device *d, struct runner *r, const struct bracket *b,
 {
 	struct cuda *c = cuda_of(d);
 	struct ca_go go = b->go;
-	int64_t t0;
+	size_t moved = bytes_to_move(r, b);
 	int rc;
 
 	memset(res, 0, sizeof(*res));
@@ -227,11 +335,7 @@ static int timed(struct device *d, struct runner *r, const struct bracket *b,
 		return -1;
 	go.magic = CA_MAGIC_GO;
 	go.seq = ++r->seq;
-	t0 = now_ns();
-	if (reveal(c, r, b, e))
-		return -1;
-	reveal_slots(r, b);
-	if (cuda_sync(c, SWEEP_SECONDS, e))
+	if (hold_and_reveal(c, r, b, moved <= HOLD_BYTES, e))
 		return -1;
 	if (torch_send_go(&r->child, &go, NULL)) {
 		res->wait = WAIT_GONE;
@@ -241,9 +345,12 @@ static int timed(struct device *d, struct runner *r, const struct bracket *b,
 	if (res->wait != WAIT_OK)
 		return 0;
 	rc = finish(c, r, b, res, e);
-	res->ns = now_ns() - t0;
 	if (rc)
 		return rc > 0 ? 0 : -1;
+	res->ns = (int64_t)(c->stamps[STAMP_ANSWERED].ns -
+			    c->stamps[STAMP_REVEALED].ns);
+	res->disturbed = out_of_order(c, moved) ||
+			 (!(go.flags & GO_SYNC) && res->ns > SLICE_NS);
 	return busy_behind(c, &res->late, e);
 }
 

@@ -147,6 +147,7 @@ static void cuda_close(struct device *d)
 	if (c->cu) {
 		cu_mem_free(c->cu, &c->flush);
 		cu_mem_free(c->cu, &c->scratch);
+		cu_host_free(c->cu, c->stamps);
 		cu_module_free(c->cu, c->mod);
 		cu_dev_close(c->cu);
 	}
@@ -179,8 +180,10 @@ static int load_kernels(struct cuda *c, struct err *e)
 {
 	const struct { const char *name; cu_fn *fn; } row[] = {
 		{ "move", &c->move }, { "sweep", &c->sweep },
-		{ "probe", &c->probe }, { "differs", &c->differs },
-		{ "spin", &c->spin }, { "compare", &c->compare },
+		{ "hold", &c->hold }, { "stamp", &c->stamp },
+		{ "probe", &c->probe },
+		{ "differs", &c->differs }, { "spin", &c->spin },
+		{ "compare", &c->compare },
 	};
 	struct str cubin = STR_INIT;
 	int rc = -1;
@@ -264,6 +267,10 @@ static int open_parts(struct cuda *c, int index, struct err *e)
 	    cu_zero(c->cu, c->flush.ptr, c->flush.size, e) ||
 	    load_kernels(c, e))
 		return -1;
+	c->stamps = cu_host_new(c->cu, CUDA_STAMPS * sizeof(*c->stamps), e);
+	if (!c->stamps)
+		return -1;
+	memset(c->stamps, 0, CUDA_STAMPS * sizeof(*c->stamps));
 	return calibrate_probe(c, e);
 }
 

@@ -103,6 +103,43 @@ extern "C" __global__ void sweep(const uint4 *p, u64 n, u32 *sink)
 		*sink = x;
 }
 
+static __device__ u64 gpu_ns(void)
+{
+	u64 t;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+	return t;
+}
+
+/* Tells the host, which polls, when the GPU got here: the time, then which
+ * stamp it is. */
+extern "C" __global__ void stamp(volatile u64 *out, u64 seq)
+{
+	out[0] = gpu_ns();
+	__threadfence_system();
+	out[1] = seq;
+}
+
+/*
+ * Keeps the GPU for `ns`, so that what a runner launches meanwhile queues up
+ * behind the judge's stream.  Tells the host at once that it runs, and in the
+ * end the longest time for which it did not: another context's turn.
+ */
+extern "C" __global__ void hold(volatile u64 *out, u64 seq, u64 ns)
+{
+	u64 from = gpu_ns(), last = from, now, gap = 0;
+
+	out[1] = seq;
+	__threadfence_system();
+	do {
+		now = gpu_ns();
+		gap = now - last > gap ? now - last : gap;
+		last = now;
+	} while (now - from < ns);
+	out[0] = gap;
+	__threadfence_system();
+}
+
 extern "C" __global__ void probe(u32 *p)
 {
 	if (!threadIdx.x)
@@ -134,11 +171,10 @@ extern "C" __global__ void differs(const unsigned char *a,
  * stand-in for work of known length. */
 extern "C" __global__ void spin(u64 ns, u32 *sink)
 {
-	u64 from, to;
+	u64 from = gpu_ns(), to;
 
-	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(from));
 	do {
-		asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(to));
+		to = gpu_ns();
 	} while (to - from < ns);
 	if (!threadIdx.x && !blockIdx.x)
 		*sink = (u32)(to - from);

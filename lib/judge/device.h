@@ -88,11 +88,17 @@ struct bracket {
 struct bracket_result {
 	enum torch_wait wait;		/* WAIT_OK, or why there is no answer */
 	struct ca_msg msg;		/* valid with WAIT_OK */
-	int64_t ns;			/* start of the clock to its stop */
+	int64_t ns;			/* start of the clock to its stop; on
+					 * CUDA by the GPU's clock, from the
+					 * end of the reveal to the start of
+					 * the capture */
 	struct extent got[CA_LEAVES];	/* where each tensor leaf of msg lies in
 					 * `capture`; bytes 0 for others */
 	int bad_leaf;			/* a leaf outside the pool or absurd:
 					 * nothing was captured, `tampered` */
+	int disturbed;			/* CUDA: the order of things was broken,
+					 * by nobody's fault: to be done again
+					 * on other inputs */
 	int late;			/* CUDA: work of the runner ended after
 					 * its answer; `tampered` */
 };

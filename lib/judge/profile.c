@@ -17,7 +17,6 @@
 #include "rec/stage.h"
 
 #define PROFILE_VERSION "2"
-#define QUICK_ROUNDS 2
 
 static const char *const racer_name[RACERS] = {
 	"candidate", "eager", "compile"
@@ -62,6 +61,12 @@ static void set_baselines(struct judge *j, const char *code, size_t len,
 	race[RACE_COMPILE].runs = !j->o.eager_only;
 }
 
+/* On CUDA one process's median is good to about a microsecond. */
+static size_t quick_rounds(const struct judge *j)
+{
+	return strcmp(j->dev->ops->name, "cuda") ? 2 : 1;
+}
+
 /*
  * Times the candidate.  A quick profile on CUDA leaves torch.compile out when
  * its time can be told from eager's.
@@ -69,7 +74,7 @@ static void set_baselines(struct judge *j, const char *code, size_t len,
 static int race_all(struct judge *j, struct oracle *o, const char *task,
 		    const struct guard_result *g, struct profiled *p)
 {
-	size_t max = j->o.quick ? QUICK_ROUNDS : (size_t)j->o.max_rounds;
+	size_t max = j->o.quick ? quick_rounds(j) : (size_t)j->o.max_rounds;
 	struct race *compile = &p->t.race[RACE_COMPILE];
 	struct baseline known;
 
@@ -476,7 +481,7 @@ static void attempt_reference(struct judge *j, const struct subject *s,
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
-	if (!timing_run(j, &o, &g, &p->t, QUICK_ROUNDS, &p->f))
+	if (!timing_run(j, &o, &g, &p->t, quick_rounds(j), &p->f))
 		tables(j, &o, &g, p);
 out:
 	oracle_stop(j, &o);

@@ -13,6 +13,7 @@
 
 #define IDLE_CALLS 11
 #define WARM_NS 20000000	/* brackets above it need no warm call */
+#define AGAIN 3			/* times that a disturbed bracket is repeated */
 
 static int infra(struct fail *f, const struct err *e)
 {
@@ -422,19 +423,34 @@ int trial_go(struct trial *t, const struct verify_round *round,
 	return trial_sample(t, NULL, 1, round, flags, ns, f);
 }
 
+/* After a bracket whose order of things was broken: what the runner did to
+ * its state is undone at the next reveal, and it takes the safe way, since
+ * its work may have outlasted a time slice. */
+static int again(struct trial *t, const struct bracket_result *res, int tries)
+{
+	if (!res->disturbed || tries == AGAIN)
+		return 0;
+	t->rewrite = t->o->param_bytes > 0;
+	t->no_wait = 0;
+	return 1;
+}
+
 static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
 		     int64_t *ns, struct fail *f)
 {
-	unsigned set = (unsigned)(t->r->brackets & 1);
 	struct bracket_result res;
-	int rc;
+	int rc, tries = 0;
+	unsigned set;
 
 	t->inputs = &s->inputs;
 	t->expect = &s->expect;
 	t->slots = s->slots;
 	t->want = s->want;
 	t->banked = 1;
-	rc = bracket(t, &s->round, flags, &res, f);
+	do {
+		set = (unsigned)(t->r->brackets & 1);
+		rc = bracket(t, &s->round, flags, &res, f);
+	} while (!rc && again(t, &res, tries++));
 	if (!rc) {
 		*ns = res.ns;
 		rc = judge_answer(t, &s->round, &res, set, flags, f);
@@ -447,24 +463,34 @@ static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
 }
 
 int trial_sample(struct trial *t, struct sample *s, int fresh,
-		 const struct verify_round *round, uint32_t flags,
+		 const struct verify_round *wanted, uint32_t flags,
 		 int64_t *ns, struct fail *f)
 {
-	unsigned set = (unsigned)(t->r->brackets & 1);
+	struct verify_round round = *wanted;
 	struct bracket_result res;
+	int more, tries = 0;
+	unsigned set;
 
 	if (s && s->full && !fresh)
 		return on_sample(t, s, flags, ns, f);
-	if (oracle_inputs(t->j, t->o, round->seed,
-			  family_name(round->family), round->factor, f) ||
-	    bracket(t, round, flags, &res, f) ||
-	    oracle_expect(t->j, t->o, round->forward_seed, "native",
-			  &t->want, f))
+	do {
+		set = (unsigned)(t->r->brackets & 1);
+		if (oracle_inputs(t->j, t->o, round.seed,
+				  family_name(round.family), round.factor,
+				  f) ||
+		    bracket(t, &round, flags, &res, f))
+			return -1;
+		more = again(t, &res, tries++);
+		if (more)	/* the runner has seen these inputs */
+			round.seed = rng_u64(&t->j->rng);
+	} while (more);
+	if (oracle_expect(t->j, t->o, round.forward_seed, "native", &t->want,
+			  f))
 		return -1;
 	*ns = res.ns;
 	if (s)
-		sample_keep(t->j, s, t->o, round, &t->want);
-	return judge_answer(t, round, &res, set, flags, f);
+		sample_keep(t->j, s, t->o, &round, &t->want);
+	return judge_answer(t, &round, &res, set, flags, f);
 }
 
 int trial_counts(const struct judge *j, const struct program *p)

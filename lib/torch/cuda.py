@@ -22,6 +22,8 @@ class Library:
         u64 = ctypes.c_uint64
         self.bring = lib.ca_child_import
         self.bring.argtypes = (ctypes.c_int, ctypes.c_int, u64, ctypes.POINTER(u64))
+        self.nudge = lib.ca_child_nudge
+        self.nudge.argtypes = (u64,)
         self.pool_set = lib.ca_pool_set
         self.pool_set.argtypes = (u64, u64)
         self.pool_set.restype = None
@@ -116,6 +118,13 @@ class Pool:
 
 def pool(region):
     return Pool(region)
+
+
+def nudge():
+    """The first kernel of an iteration, in the stream that the model will use."""
+    rc = library().nudge(torch.cuda.current_stream().cuda_stream)
+    if rc:
+        raise Fail(END_BAD_REQUEST, 0, f"cannot launch a kernel: CUDA driver error {rc}")
 
 
 class Trace:

@@ -331,9 +331,8 @@ class Child:
         self.pool = None
         self.ops = None
         self.trace = None
-        # Recorded first of all: the GPU takes some 140 us to turn to this process, and
-        # what Python does before the first kernel disappears behind that, as it does
-        # behind earlier work where a model is used.
+        # Called first of all: a kernel that keeps the stream's copies from running before
+        # the GPU has turned to this process, when the inputs are there.
         self.nudge = None
         self.fds = []
         self.waiting = select.poll()
@@ -502,7 +501,8 @@ class Child:
             if self.device.type == "cpu":
                 self.pool = HostPool(lib, self.regions["pool"])
             else:
-                self.nudge = torch.cuda.Event()
+                self.nudge = self.env.cuda().nudge
+                self.nudge()    # the first one loads it
                 self.pool = self.env.cuda().pool(self.regions["pool"])
 
     def seed(self, seed):
@@ -512,7 +512,7 @@ class Child:
 
     def iteration(self, data):
         if self.nudge:
-            self.nudge.record()
+            self.nudge()
         _, which, seq, seed, flags, idle = proto.GO.unpack(data)
         if self.trace:
             self.trace.mark(seq)

@@ -15,6 +15,10 @@ int ca_child_driver(void);
  * `device`; bytes as the judge rounded them.  0, a CUresult, or -1. */
 int ca_child_import(int device, int fd, uint64_t bytes, uint64_t *ptr);
 
+/* Launches the kernel CA_NUDGE, which does nothing, in a stream of torch's.
+ * 0, a CUresult, or -1. */
+int ca_child_nudge(uint64_t stream);
+
 /* The pool region, and torch's CUDAPluggableAllocator over it; when it is
  * full, memory outside of it is handed out. */
 void ca_pool_set(uint64_t base, uint64_t len);
