@@ -78,3 +78,56 @@ int lease_take(const char *name, int exclusive, double seconds,
 	close(gate);
 	return fd;
 }
+
+static int open_user(const char *name, pid_t pid, int flags, char *path,
+		     size_t len, struct err *e)
+{
+	char dir[CA_PATH_MAX], users[128];
+
+	snprintf(users, sizeof(users), "lease/%s.users", name);
+	if (path_cache(dir, users, e))
+		return -1;
+	snprintf(path, len, "%s/%d", dir, (int)pid);
+	return open(path, flags | O_RDWR | O_CLOEXEC, 0666);
+}
+
+int lease_register(const char *name, struct err *e)
+{
+	char path[CA_PATH_MAX + 16];
+	int fd = open_user(name, getpid(), O_CREAT, path, sizeof(path), e);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0 && e && !e->code)
+		err_sys(e, CA_CANTCREAT, "cannot lock '%s'", path);
+	return fd;
+}
+
+void lease_unregister(const char *name, int fd)
+{
+	char path[CA_PATH_MAX + 16];
+	int again = open_user(name, getpid(), 0, path, sizeof(path), NULL);
+
+	if (again >= 0 && fd >= 0)
+		unlink(path);
+	if (again >= 0)
+		close(again);
+	if (fd >= 0)
+		close(fd);
+}
+
+int lease_registered(const char *name, pid_t pid)
+{
+	char path[CA_PATH_MAX + 16];
+	int fd = open_user(name, pid, 0, path, sizeof(path), NULL), held;
+
+	if (fd < 0)
+		return 0;
+	held = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	if (!held)	/* its process is gone; another may get its number */
+		unlink(path);
+	close(fd);
+	return held;
+}

@@ -7,6 +7,8 @@
 #ifndef CA_CU_LEASE_H
 #define CA_CU_LEASE_H
 
+#include <sys/types.h>
+
 #include "base/err.h"
 
 /*
@@ -18,5 +20,16 @@
  */
 int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e);
+
+/*
+ * Says of the calling process that it keeps to the lease: what it and its
+ * children have on the device while they do not hold it does no work.  A
+ * locked file <cache>/lease/NAME.users/PID.  A descriptor for
+ * lease_unregister, close-on-exec, or -1.
+ */
+int lease_register(const char *name, struct err *e);
+void lease_unregister(const char *name, int fd);
+/* Whether pid is registered and alive. */
+int lease_registered(const char *name, pid_t pid);
 
 #endif

@@ -90,10 +90,11 @@ static pid_t parent_of(pid_t pid)
 	return ppid;
 }
 
-static int is_ours(pid_t pid)
+/* Of this process, or of another that keeps to the lease. */
+static int is_ours(const struct cuda *c, pid_t pid)
 {
 	for (int depth = 0; pid > 1 && depth < 64; depth++) {
-		if (pid == getpid())
+		if (pid == getpid() || lease_registered(c->cu->info.uuid, pid))
 			return 1;
 		pid = parent_of(pid);
 	}
@@ -114,7 +115,7 @@ static int count_processes(struct cuda *c, int *here, int *other)
 	}
 	n = c->nvml ? nvml_pids(c->nvml, pid, MAX_PIDS, NULL) : -1;
 	for (int i = 0; i < n && i < MAX_PIDS; i++) {
-		if (is_ours(pid[i]))
+		if (is_ours(c, pid[i]))
 			++*here;
 		else if (parent_of(pid[i]))
 			++*other;
@@ -145,6 +146,7 @@ static void cuda_close(struct device *d)
 	cuda_unlease(d);
 	nvml_close(c->nvml);
 	if (c->cu) {
+		lease_unregister(c->cu->info.uuid, c->registered);
 		cu_mem_free(c->cu, &c->flush);
 		cu_mem_free(c->cu, &c->scratch);
 		cu_host_free(c->cu, c->stamps);
@@ -297,12 +299,14 @@ struct device *device_cuda_open(int index, struct err *e)
 		return NULL;
 	}
 	c->dev.ops = &cuda_ops;
-	c->lease = -1;
+	c->lease = c->registered = -1;
 	c->flush = c->scratch = (struct cu_mem)CU_MEM_INIT;
 	if (open_parts(c, index, e)) {
 		cuda_close(&c->dev);
 		return NULL;
 	}
+	/* Without it others take this process for a stranger, no more. */
+	c->registered = lease_register(c->cu->info.uuid, NULL);
 	snprintf(c->dev.name, sizeof(c->dev.name), "cuda:%d", index);
 	snprintf(c->dev.model, sizeof(c->dev.model), "%s", c->cu->info.name);
 	cuda_cpus_find(&c->cpus, index);

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -211,6 +212,39 @@ static void an_exclusive_waiter_comes_first(void **state)
 	close(b);
 }
 
+/* A process is registered while it lives, and no longer. */
+static void knows_who_keeps_to_the_lease(void **state)
+{
+	struct err e = ERR_INIT;
+	int fd = lease_register("GPU-test", &e), pipes[2], status;
+	char ready;
+	pid_t pid;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_true(lease_registered("GPU-test", getpid()));
+	assert_false(lease_registered("GPU-other", getpid()));
+	assert_false(lease_registered("GPU-test", getppid()));
+	lease_unregister("GPU-test", fd);
+	assert_false(lease_registered("GPU-test", getpid()));
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	if (!pid) {
+		ready = lease_register("GPU-test", NULL) >= 0;
+		(void)!write(pipes[1], &ready, 1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &ready, 1), 1);
+	assert_true(ready && lease_registered("GPU-test", pid));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_false(lease_registered("GPU-test", pid));
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +254,7 @@ int main(void)
 		cmocka_unit_test(judge_kernels_compile),
 		cmocka_unit_test(lease_excludes),
 		cmocka_unit_test(an_exclusive_waiter_comes_first),
+		cmocka_unit_test(knows_who_keeps_to_the_lease),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
