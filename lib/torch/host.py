@@ -238,15 +238,15 @@ class Host:
             os._exit(70)
         os._exit(0)
 
-    def prepare(self, role):
-        self.env.prepare(role)
+    def prepare(self, role, device=None):
+        self.env.prepare(role, device)
         if self.door:
             self.door.rely(self.env.files)
 
     def spawn(self, req, fds, client):
         if len(fds) != 1 or req.get("role") not in self.roles:
             raise ValueError("spawn needs a role and one descriptor")
-        self.prepare(req["role"])
+        self.prepare(req["role"], req.get("device"))
         job = Job(self, req)
         if self.door and job.jail.level < self.jail.LEVELS["uid"]:
             raise ValueError("a shared host forks confined children only")

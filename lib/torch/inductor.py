@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile made quick in forked children.  Imports happen in the host; what
-inductor otherwise finds out anew in every process (vector instruction sets, hashes
-of torch's and triton's sources, precompiled headers: 20 s together) is found once by
-a trusted child and kept in the cache."""
+inductor otherwise finds out anew in every process is found once and kept in the cache:
+hashes of torch's and triton's sources, and for the CPU vector instruction sets and
+precompiled headers, which a trusted child finds (20 s on two cores)."""
 import contextlib
 import functools
 import importlib
@@ -81,15 +81,14 @@ def scout(pch, path):
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(held)
-    found = {
+    keep(path, {
         "isa": {str(v): {f: getattr(v, f) for f in ISA_FLAGS if hasattr(v, f)}
                 for v in isa.valid_vec_isa_list()},
         "headers": headers,
-        "torch": cache.torch_key().hex(),
-        "triton": module("runtime.triton_compat").triton_key()
-        if module("runtime.triton_compat").HAS_TRITON else None,
-    }
+    })
 
+
+def keep(path, found):
     def write(temp):
         with open(temp, "w", encoding="utf-8") as f:
             json.dump(found, f)
@@ -138,6 +137,12 @@ def use_isa(found):
     isa.valid_vec_isa_list = functools.cache(lambda: usable)
 
 
+def find_hashes():
+    compat = module("runtime.triton_compat")
+    return {"torch": module("codecache").torch_key().hex(),
+            "triton": compat.triton_key() if compat.HAS_TRITON else None}
+
+
 def use_hashes(found):
     module("codecache").torch_key.set(bytes.fromhex(found["torch"]))
     if found["triton"]:
@@ -156,40 +161,52 @@ def use_headers(headers):
 def cuda_untouched():
     """Modules ask when they are imported whether there is a GPU; finding out would
     start CUDA or NVML, and neither survives a fork."""
-    there = os.path.exists("/dev/nvidiactl")
-    real, torch.cuda.is_available = torch.cuda.is_available, lambda: there
+    real, torch.cuda.is_available = torch.cuda.is_available, setup.cuda_here
     try:
         yield
     finally:
         torch.cuda.is_available = real
 
 
-def prime(cache, flags):
-    # Importing some of the modules makes this folder, by default in /tmp.
+@contextlib.contextmanager
+def scratch(cache):
+    """Importing some of the modules makes this folder, by default in /tmp."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache, "inductor")
     try:
-        with cuda_untouched():
-            prime_all(cache, flags)
+        yield
     finally:
         del os.environ["TORCHINDUCTOR_CACHE_DIR"]
 
 
-def prime_all(cache, flags):
-    for name in MODULES:
-        importlib.import_module(name)
+def key_of(*parts):
     with open(__file__, "rb") as f:
-        key = setup.short_hash(torch.__version__, torch.__file__, triton_stamp(),
-                               compiler_version(), flags, f.read())
-    path = os.path.join(cache, f"inductor-{key}.json")
-    pch = os.path.join(cache, f"headers-{key}")
-    if not os.path.exists(path):
-        send_scout(pch, path)
-        forget_old(cache)
-    if not os.path.exists(path):
-        return                  # no compiler, say: the baseline will tell
-    found = json.loads(setup.read(path))
-    with contextlib.suppress(OSError):
-        os.utime(pch)           # in use
-    use_isa(found["isa"])
-    use_hashes(found)
-    use_headers(found["headers"])
+        return setup.short_hash(torch.__version__, torch.__file__, f.read(), *parts)
+
+
+def prime(cache):
+    """What every device's graphs need."""
+    with scratch(cache), cuda_untouched():
+        for name in MODULES:
+            importlib.import_module(name)
+        path = os.path.join(cache, f"hashes-{key_of(triton_stamp())}.json")
+        if not os.path.exists(path):
+            keep(path, find_hashes())
+        use_hashes(json.loads(setup.read(path)))
+
+
+def prime_cpu(cache, flags):
+    """And those of the CPU."""
+    with scratch(cache):
+        key = key_of(compiler_version(), flags)
+        path = os.path.join(cache, f"inductor-{key}.json")
+        pch = os.path.join(cache, f"headers-{key}")
+        if not os.path.exists(path):
+            send_scout(pch, path)
+            forget_old(cache)
+        if not os.path.exists(path):
+            return              # no compiler, say: the baseline will tell
+        found = json.loads(setup.read(path))
+        with contextlib.suppress(OSError):
+            os.utime(pch)       # in use
+        use_isa(found["isa"])
+        use_headers(found["headers"])

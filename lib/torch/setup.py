@@ -106,6 +106,10 @@ def load_openmp():
     return None
 
 
+def cuda_here():
+    return os.path.exists("/dev/nvidiactl")
+
+
 class Env:
     """Made in the host before any fork; what children inherit."""
 
@@ -116,7 +120,7 @@ class Env:
         self.alloc = ctypes.CDLL(alloc)
         self.child = load_child(here)
         self.openmp = load_openmp()
-        self.compile_ready = False
+        self.ready = set()      # devices whose graphs compile quickly
         root = os.path.dirname(torch.__file__)
         self.sources = [os.path.join(here, n) for n in sorted(os.listdir(here))
                         if n.endswith((".py", ".cpp"))]
@@ -133,17 +137,24 @@ class Env:
         digest = short_hash(torch.__version__, torch.version.git_version, torch.version.cuda,
                             sys.version, cpu_flags(), *sources)
         return {"hello": proto.PROTO, "torch": torch.__version__,
-                "python": platform.python_version(), "cuda": torch.backends.cuda.is_built() and
-                os.path.exists("/dev/nvidiactl"), "digest": digest}
+                "python": platform.python_version(),
+                "cuda": torch.backends.cuda.is_built() and cuda_here(), "digest": digest}
 
     # -- in the host
 
-    def prepare(self, role):
-        if role == "compile" and not self.compile_ready:
-            from catorch import inductor
-            inductor.prime(self.cache, cpu_flags())
+    def prepare(self, role, device=None):
+        """Before a child of this role on a device; unless told, on what the tools take
+        when they are not told."""
+        if role != "compile":
+            return
+        from catorch import inductor
+        kind = (device or ("cuda" if cuda_here() else "cpu")).partition(":")[0]
+        if not self.ready:
+            inductor.prime(self.cache)
+        if kind == "cpu" and kind not in self.ready:
+            inductor.prime_cpu(self.cache, cpu_flags())
             self.files += self.compiled_headers()
-            self.compile_ready = True
+        self.ready.add(kind)
 
     def compiled_headers(self):
         return [os.path.join(self.cache, name) for name in os.listdir(self.cache)
