@@ -20,7 +20,7 @@
 
 #define PACKET_MAX ((size_t)65536)
 #define FDS_MAX 16
-#define SPAWN_SECONDS 360	/* the first `compile` of a machine primes inductor */
+#define SPAWN_SECONDS 360	/* the first `compile` may prime inductor */
 #define LEAVE_SECONDS 10
 #define SHARED_SECONDS 30	/* for one that runs to say hello; it may be
 				 * busy with another tool's wish */
