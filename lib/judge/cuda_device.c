@@ -94,7 +94,8 @@ static pid_t parent_of(pid_t pid)
 static int is_ours(const struct cuda *c, pid_t pid)
 {
 	for (int depth = 0; pid > 1 && depth < 64; depth++) {
-		if (pid == getpid() || lease_registered(c->cu->info.uuid, pid))
+		if (pid == getpid() || pid == c->dev.host ||
+		    lease_registered(c->cu->info.uuid, pid))
 			return 1;
 		pid = parent_of(pid);
 	}

@@ -172,6 +172,8 @@ struct device {
 	size_t granularity;		/* of shared memory */
 	double bytes_per_s;		/* of memory; 0: unknown */
 	double resolution_us;		/* what the clock can tell apart */
+	pid_t host;			/* whose children are not foreign: the
+					 * torch host, once it runs; 0: none */
 	int witnessed;			/* runners have a witness outside */
 };
 

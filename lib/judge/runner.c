@@ -53,8 +53,10 @@ int host_ready(struct judge *j, struct fail *f)
 	j->no_torch = 0;
 	if (!j->host)
 		j->host = torch_start(NULL, strcmp(j->jail, "none"), &e);
-	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e))
+	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e)) {
+		j->dev->host = torch_pid(j->host);
 		return 0;
+	}
 	j->no_torch = e.code == CA_UNAVAILABLE || e.code == CA_CONFIG;
 	torch_close(j->host);
 	j->host = NULL;

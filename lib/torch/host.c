@@ -146,6 +146,7 @@ static int read_hello(struct torch_host *h, const struct json *j,
 	h->version = strdup(json_get_str(j, "torch", "?"));
 	h->digest = strdup(json_get_str(j, "digest", ""));
 	h->cuda = json_get_bool(j, "cuda", 0);
+	h->self = (pid_t)json_get_int(j, "pid", 0);
 	if (!h->version || !h->digest)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return 0;
@@ -327,6 +328,11 @@ int torch_has_cuda(const struct torch_host *h)
 int torch_is_shared(const struct torch_host *h)
 {
 	return h->shared;
+}
+
+pid_t torch_pid(const struct torch_host *h)
+{
+	return h->self;
 }
 
 int torch_fd(const struct torch_host *h)

@@ -15,6 +15,7 @@
 struct torch_host {
 	int fd;			/* -1: gone */
 	pid_t pid;		/* a child of ours, to be reaped; 0: none */
+	pid_t self;		/* as it says itself; 0 until it is ready */
 	int shared;
 	int stale;		/* a shared one said that it is outdated */
 	const char *prepare;	/* role to get ready for, or NULL */

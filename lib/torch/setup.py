@@ -136,7 +136,7 @@ class Env:
         # Not torch.__config__.show(), which starts CUDA.
         digest = short_hash(torch.__version__, torch.version.git_version, torch.version.cuda,
                             sys.version, cpu_flags(), *sources)
-        return {"hello": proto.PROTO, "torch": torch.__version__,
+        return {"hello": proto.PROTO, "pid": os.getpid(), "torch": torch.__version__,
                 "python": platform.python_version(),
                 "cuda": torch.backends.cuda.is_built() and cuda_here(), "digest": digest}
 

@@ -40,6 +40,7 @@ const char *torch_version(const struct torch_host *h);	/* NULL: not ready */
 const char *torch_digest(const struct torch_host *h);	/* of environment */
 int torch_has_cuda(const struct torch_host *h);
 int torch_is_shared(const struct torch_host *h);
+pid_t torch_pid(const struct torch_host *h);	/* 0 until it is ready */
 
 /* A pollable descriptor that is readable when the host has something to say
  * (an exit report or EOF); torch_pump handles it.  -1: the host is gone. */
