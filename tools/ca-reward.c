@@ -138,6 +138,7 @@ static void set_rules(void)
 	rules.allow_literal = opts.literal;
 	rules.allow_trivial = opts.allow_trivial;
 	rules.allow_no_jail = opts.no_jail;
+	rules.rules = opts.rules;
 }
 
 int main(int argc, char **argv)

@@ -18,6 +18,8 @@ struct sample {
 	int full;
 	struct verify_round round;
 	struct mem inputs, expect;
+	struct mem params;	/* where the rules rewrite them; else none */
+	uint64_t state_seed;
 	struct ca_slot slots[CA_SLOTS];
 	struct ca_msg want;
 };
@@ -43,6 +45,7 @@ struct sample *bank_at(struct bank *b, size_t i);
 
 /* Keeps what the oracle holds now; lack of memory leaves the sample empty. */
 void sample_keep(struct judge *j, struct sample *s, const struct oracle *o,
-		 const struct verify_round *round, const struct ca_msg *want);
+		 const struct verify_round *round, uint64_t state_seed,
+		 const struct ca_msg *want);
 
 #endif

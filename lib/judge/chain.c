@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "jail/jail.h"
+#include "judge/rules.h"
 #include "rec/stage.h"
 
 /* Faults that end the judging: before any code of the candidate's ran, which
@@ -33,11 +34,13 @@ int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
 {
 	const struct json *task = rec_get(r, "task");
 	const struct json *files = rec_get(r, "files");
+	const struct rules *rules;
+	const char *name;
 
 	memset(s, 0, sizeof(*s));
 	s->program.role = "worker";
-	s->rules = j->o.rules ? j->o.rules :
-		   json_str(rec_get(r, "rules"), "paper");
+	name = j->o.rules ? j->o.rules :
+		json_str(rec_get(r, "rules"), rules_paper.name);
 	s->task = json_get_str(task, "code", NULL);
 	if (!s->task)
 		return err_set(e, CA_DATAERR, "the candidate's task has no "
@@ -46,9 +49,11 @@ int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
 	task_id(s->task, s->tasklen, s->task_id);
 	if (json_type(files) != JSON_OBJECT)
 		return err_set(e, CA_DATAERR, "the candidate has no files");
-	if (strcmp(s->rules, "paper"))
+	rules = rules_find(name);
+	if (!rules)
 		return err_set(e, CA_DATAERR, "rules '%s' are not known to "
-			       "this version (paper)", s->rules);
+			       "this version (" RULES_NAMES ")", name);
+	j->rules = rules;
 	s->program.code = json_get_str(files, "model_new.py", "");
 	s->program.codelen = strlen(s->program.code);
 	return 0;
@@ -93,6 +98,9 @@ enum status chain_build(struct judge *j, struct rec *r, struct subject *s,
 	if (build_candidate(r, &o, &j->key, e))
 		return ST_NONE;
 	st = build_status(r);
+	/* Rules that let PyTorch compute need nothing that was built. */
+	if (st == ST_NO_SOURCE && j->rules->torch && s->program.codelen)
+		return ST_OK;
 	if (st != ST_OK)
 		return st;
 	chain_release(s);

@@ -13,7 +13,6 @@ struct subject {
 	const char *task;	/* model.py */
 	size_t tasklen;
 	char task_id[33];
-	const char *rules;	/* "paper" */
 	struct program program;	/* of the candidate; complete after build */
 	char object[4096];
 	struct str launchers;
@@ -21,7 +20,7 @@ struct subject {
 };
 
 /* Reads the record; points into it.  CA_DATAERR when it is no candidate with
- * a task's code and files; an unknown rule set is CA_USAGE. */
+ * a task's code and files, or names unknown rules.  They become j's. */
 int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
 		  struct err *e);
 void chain_release(struct subject *s);

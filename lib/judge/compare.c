@@ -90,6 +90,12 @@ static void pieces_run(struct pieces *p, unsigned threads)
 		pthread_join(id[--made], NULL);
 }
 
+struct cmp_elem_rule cmp_elem(const struct cmp_rule *rule, int have64)
+{
+	return (struct cmp_elem_rule){ rule->atol, rule->rtol, rule->norm > 0,
+				       have64, have64 && rule->own > 0 };
+}
+
 struct job {
 	const struct view *got, *ref, *fp64;
 	struct cmp_elem_rule rule;
@@ -140,8 +146,8 @@ int compare(const struct cmp_rule *rule, const struct view *got,
 	    const struct view *ref, const struct view *fp64, unsigned threads,
 	    struct cmp_result *r, struct err *e)
 {
-	struct job j = { got, ref, fp64, { rule->atol, rule->rtol,
-			 rule->norm > 0, fp64 != NULL }, 0, NULL };
+	struct job j = { got, ref, fp64, cmp_elem(rule, fp64 != NULL), 0,
+			 NULL };
 	struct pieces p = { compare_chunk, &j, 0, 0 };
 	struct cmp_acc sum;
 
@@ -158,12 +164,6 @@ int compare(const struct cmp_rule *rule, const struct view *got,
 	free(j.acc);
 	cmp_finish(rule, ref, fp64 != NULL, &sum, r);
 	return 0;
-}
-
-static double norm_value(const struct cmp_norm *s)
-{
-	return hypot(hypot(sqrt(s->big) * 1e160, sqrt(s->mid)),
-		     sqrt(s->small) * 1e-160);
 }
 
 static void unravel(const struct view *v, uint64_t flat,
@@ -187,8 +187,9 @@ static void finish_norm(const struct cmp_rule *rule, int have64,
 	r->norm_allowed = rule->norm * r->ref_norm +
 		1e-4 * rule->atol * sqrt((double)a->comparable);
 	r->passed = !a->non_finite &&
-		(r->err_norm <= r->norm_allowed ||
-		 (have64 && norm_value(&a->err64) <= norm_value(&a->ref64)));
+		((have64 && rule->own > 0) ||
+		 r->err_norm <= r->norm_allowed ||
+		 (have64 && r->err64 <= r->ref64));
 	if (r->passed) {
 		r->misses = 0;
 		r->first = CMP_NO_INDEX;
@@ -209,11 +210,14 @@ void cmp_finish(const struct cmp_rule *rule, const struct view *ref,
 	r->first = a->first;
 	r->max_abs = a->max_abs;
 	r->max_rel = a->max_rel;
-	r->err_norm = norm_value(&a->err);
-	r->ref_norm = norm_value(&a->ref);
+	r->err_norm = cmp_norm_value(&a->err);
+	r->ref_norm = cmp_norm_value(&a->ref);
 	r->passed = !a->misses;
+	if (have64 && !exact)
+		cmp_own_measure(rule, ref->dtype, a, r);
 	if (rule->norm > 0 && !exact)
 		finish_norm(rule, have64, a, r);
+	r->passed &= r->own == OWN_OK;
 	if (r->first == CMP_NO_INDEX)
 		return;
 	unravel(ref, r->first, r->index);

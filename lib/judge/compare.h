@@ -28,6 +28,8 @@ struct view {
 /* Error norm over reference norm that scaled rounds and rounds from other
  * distributions allow under `paper`. */
 #define CMP_NORM 2e-2
+/* Half a unit in the last place of a type, relative, at worst. */
+double cmp_half_ulp(enum ca_dtype t);
 
 /*
  * How a tensor passes.
@@ -42,11 +44,19 @@ struct view {
  * Where the reference is finite the result must be.  Where it is not: by
  * element, the result must have the same class (NaN, +Inf, -Inf; each part
  * of a complex number for itself); by norm, nothing is asked there.
+ *
+ * Against the reference's own error (own > 0, and an fp64 view at hand): see
+ * compare_own.c.  With `norm` as well, this alone decides where the reference
+ * is finite.
  */
 struct cmp_rule {
 	double atol, rtol;	/* as shrunk by the guard */
 	double norm;
+	double own;
 };
+
+/* Which of the measures against fp64 a tensor exceeds. */
+enum cmp_own { OWN_OK, OWN_NORM, OWN_CAP, OWN_BIAS, OWN_SLICE };
 
 /* One tensor's comparison. */
 struct cmp_result {
@@ -66,6 +76,12 @@ struct cmp_result {
 				 * reference is not 0 */
 	double err_norm, ref_norm;	/* 2-norms */
 	double norm_allowed;	/* by norm: what err_norm may be; else 0 */
+	int have64;		/* the next three are known */
+	double err64, ref64;	/* 2-norms of got - fp64 and ref - fp64 */
+	double own_allowed;	/* what err64 may be; 0: not measured */
+	enum cmp_own own;
+	double own_at;		/* what was exceeded, as a multiple of what is
+				 * allowed; of OWN_SLICE the worst slice's */
 	int passed;
 };
 
@@ -86,8 +102,25 @@ int compare(const struct cmp_rule *rule, const struct view *got,
  * compare_elem.h; after all elements of `ref`) into the result.
  */
 struct cmp_acc;
+struct cmp_norm;
+double cmp_norm_value(const struct cmp_norm *s);
+struct cmp_elem_rule;
+struct cmp_elem_rule cmp_elem(const struct cmp_rule *rule, int have64);
 void cmp_finish(const struct cmp_rule *rule, const struct view *ref,
 		int have64, const struct cmp_acc *a, struct cmp_result *r);
+
+/* For cmp_finish: r's members from `have64` on, but `passed`. */
+void cmp_own_measure(const struct cmp_rule *rule, enum ca_dtype t,
+		     const struct cmp_acc *a, struct cmp_result *r);
+
+/*
+ * Slices: the part `r` of a tensor whose whole is `all` (both measured under
+ * a rule with `own`) must not stand out.  How many times what is allowed its
+ * error is.
+ */
+double cmp_own_slice(const struct cmp_rule *rule, enum ca_dtype t,
+		     const struct cmp_result *all,
+		     const struct cmp_result *r);
 
 /* Whether an fp64 view could turn this failure into a pass. */
 int cmp_wants_fp64(const struct cmp_rule *rule, const struct view *ref,
@@ -135,9 +168,10 @@ int bytes_differ(const void *a, const void *b, size_t n, unsigned threads,
 
 /*
  * One entry of verify.tensors: an object with path, dtype, shape, max_abs,
- * max_rel, atol, rtol, tol_used (`factor`), misses, and first_miss{index,
- * got, want, allowed} when there is one.  Values that are not finite are
- * written as strings "nan", "inf", "-inf"; complex ones as [re, im].
+ * max_rel, norm_error, fp64_error (null: not computed), atol, rtol, tol_used
+ * (`factor`), misses, and first_miss{index, got, want, allowed} when there is
+ * one.  Values that are not finite are written as strings "nan", "inf",
+ * "-inf"; complex ones as [re, im].
  */
 void cmp_write(struct jw *w, const char *path, const struct view *ref,
 	       const struct cmp_rule *rule, double factor,

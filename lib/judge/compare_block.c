@@ -137,7 +137,7 @@ static void run_float(struct block *b, const struct view *ref, uint64_t at,
 		      uint64_t n, const struct cmp_elem_rule *rule,
 		      struct cmp_acc *a)
 {
-	int norm64 = rule->by_norm && rule->have64;
+	int norm64 = rule->have64 && (rule->by_norm || rule->all64);
 
 	if (ref->dtype != DT_F64 && !norm64 &&
 	    try_quick(b->g, b->r, n, rule, a))

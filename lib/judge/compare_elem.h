@@ -38,12 +38,16 @@ struct cmp_acc {
 	double max_abs, max_rel;
 	struct cmp_norm err, ref;	/* got - ref, ref */
 	struct cmp_norm err64, ref64;	/* got - fp64, ref - fp64 */
+	double max64, refmax64;		/* largest of these */
+	double bias64, refbias64;	/* their sums, signed away from 0 */
+	double abs64, top64;		/* of fp64: sum and largest */
 };
 
 struct cmp_elem_rule {
 	double atol, rtol;
 	int by_norm;		/* non-finite references ask nothing */
 	int have64;
+	int all64;		/* every element enters cmp_lean */
 };
 
 CMP_FN void cmp_acc_init(struct cmp_acc *a)
@@ -56,6 +60,8 @@ CMP_FN void cmp_acc_init(struct cmp_acc *a)
 	a->got = a->got_im = a->want = a->want_im = 0.0;
 	a->max_abs = a->max_rel = 0.0;
 	a->err = a->ref = a->err64 = a->ref64 = zero;
+	a->max64 = a->refmax64 = a->bias64 = a->refbias64 = 0.0;
+	a->abs64 = a->top64 = 0.0;
 }
 
 CMP_FN float cmp_float_of(unsigned int bits)
@@ -161,6 +167,12 @@ CMP_FN void cmp_acc_merge(struct cmp_acc *to, const struct cmp_acc *from)
 	cmp_norm_merge(&to->ref, &from->ref);
 	cmp_norm_merge(&to->err64, &from->err64);
 	cmp_norm_merge(&to->ref64, &from->ref64);
+	to->max64 = fmax(to->max64, from->max64);
+	to->refmax64 = fmax(to->refmax64, from->refmax64);
+	to->bias64 += from->bias64;
+	to->refbias64 += from->refbias64;
+	to->abs64 += from->abs64;
+	to->top64 = fmax(to->top64, from->top64);
 }
 
 CMP_FN void cmp_miss(struct cmp_acc *a, cmp_u64 i, double got, double got_im,
@@ -207,6 +219,22 @@ CMP_FN int cmp_judge(struct cmp_acc *a, double d, double ref_abs, double d64,
 	return 0;
 }
 
+/* Errors of a part against fp64; complex numbers have two parts. */
+CMP_FN void cmp_lean(struct cmp_acc *a, double got, double ref, double fp64)
+{
+	double sign = fp64 < 0.0 ? -1.0 : 1.0;
+
+	if (!cmp_is_finite(fp64) || !cmp_is_finite(got - fp64) ||
+	    !cmp_is_finite(ref - fp64))
+		return;
+	a->max64 = fmax(a->max64, fabs(got - fp64));
+	a->refmax64 = fmax(a->refmax64, fabs(ref - fp64));
+	a->bias64 += (got - fp64) * sign;
+	a->refbias64 += (ref - fp64) * sign;
+	a->abs64 += fabs(fp64);
+	a->top64 = fmax(a->top64, fabs(fp64));
+}
+
 /* One element of a floating type. */
 CMP_FN void cmp_real(struct cmp_acc *a, cmp_u64 i, double got, double ref,
 		     double fp64, const struct cmp_elem_rule *rule)
@@ -223,6 +251,8 @@ CMP_FN void cmp_real(struct cmp_acc *a, cmp_u64 i, double got, double ref,
 		cmp_miss(a, i, got, 0.0, ref, 0.0);
 		return;
 	}
+	if (rule->all64)
+		cmp_lean(a, got, ref, fp64);
 	if (cmp_judge(a, fabs(got - ref), fabs(ref), fabs(got - fp64),
 		      fabs(ref - fp64), rule))
 		cmp_miss(a, i, got, 0.0, ref, 0.0);
@@ -246,6 +276,8 @@ CMP_FN void cmp_complex(struct cmp_acc *a, cmp_u64 i, const double got[2],
 		cmp_miss(a, i, got[0], got[1], ref[0], ref[1]);
 		return;
 	}
+	for (int k = 0; rule->all64 && k < 2; k++)
+		cmp_lean(a, got[k], ref[k], fp64[k]);
 	if (cmp_judge(a, hypot(got[0] - ref[0], got[1] - ref[1]),
 		      hypot(ref[0], ref[1]),
 		      hypot(got[0] - fp64[0], got[1] - fp64[1]),

@@ -16,8 +16,9 @@ int cmp_wants_fp64(const struct cmp_rule *rule, const struct view *ref,
 {
 	int real = dtype_is_float(ref->dtype) || dtype_is_complex(ref->dtype);
 
-	return real && !r->passed && !r->non_finite &&
-	       (rule->norm > 0 || r->misses);
+	return real && !r->non_finite &&
+	       (rule->own > 0 ||
+		(!r->passed && (rule->norm > 0 || r->misses)));
 }
 
 enum status cmp_status(const struct cmp_result *r)
@@ -54,6 +55,13 @@ void cmp_result_merge(struct cmp_result *sum, const struct cmp_result *r)
 		sum->err_norm = r->err_norm;
 		sum->ref_norm = r->ref_norm;
 		sum->norm_allowed = r->norm_allowed;
+	}
+	if (r->have64 && (!sum->have64 ||
+			  r->err64 * sum->ref64 > sum->err64 * r->ref64)) {
+		sum->have64 = 1;
+		sum->err64 = r->err64;
+		sum->ref64 = r->ref64;
+		sum->own_allowed = r->own_allowed;
 	}
 	sum->n += r->n;
 	sum->comparable += r->comparable;
@@ -97,6 +105,16 @@ static void write_dims(struct jw *w, const char *key, const struct view *v,
 	jw_end_arr(w);
 }
 
+/* Error against fp64 in units of the reference's own. */
+static void write_fp64(struct jw *w, const struct cmp_result *r)
+{
+	if (!r->have64)
+		jw_null(w);
+	else
+		write_value(w, r->ref64 > 0 ? r->err64 / r->ref64 :
+			    r->err64 > 0 ? INFINITY : 1);
+}
+
 void cmp_write(struct jw *w, const char *path, const struct view *ref,
 	       const struct cmp_rule *rule, double factor,
 	       const struct cmp_result *r)
@@ -109,6 +127,8 @@ void cmp_write(struct jw *w, const char *path, const struct view *ref,
 	jw_knum(w, "max_rel", r->max_rel);
 	if (r->ref_norm > 0)
 		jw_knum(w, "norm_error", r->err_norm / r->ref_norm);
+	jw_key(w, "fp64_error");
+	write_fp64(w, r);
 	jw_knum(w, "atol", rule->atol);
 	jw_knum(w, "rtol", rule->rtol);
 	jw_knum(w, "tol_used", factor);
@@ -151,6 +171,19 @@ static void put_number(char *out, size_t outlen, enum ca_dtype t, double re,
 		put(out, outlen, "%.17g", re);
 }
 
+/* Which measure against fp64 was exceeded. */
+static void put_own(char *out, size_t outlen, const struct cmp_result *r)
+{
+	static const char *const what[] = {
+		[OWN_NORM] = "the error", [OWN_CAP] = "the largest error",
+		[OWN_BIAS] = "the errors' sum",
+		[OWN_SLICE] = "the error of a slice",
+	};
+
+	put(out, outlen, "%s against double precision is %.3g times what the "
+	    "reference's own allows; ", what[r->own], r->own_at);
+}
+
 void cmp_describe(const struct view *ref, const struct cmp_result *r,
 		  char *out, size_t outlen)
 {
@@ -161,7 +194,9 @@ void cmp_describe(const struct view *ref, const struct cmp_result *r,
 		put(out, outlen, "largest error %.3g", r->max_abs);
 		return;
 	}
-	if (r->norm_allowed > 0)
+	if (r->own != OWN_OK)
+		put_own(out, outlen, r);
+	else if (r->norm_allowed > 0)
 		put(out, outlen, "error norm %.3g of allowed %.3g; ",
 		    r->err_norm, r->norm_allowed);
 	put(out, outlen, "%" PRIu64 " of %" PRIu64 " elements differ",

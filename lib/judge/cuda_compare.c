@@ -143,10 +143,7 @@ int cuda_compare(struct device *d, const struct cmp_rule *rule,
 	t.out = c->scratch.ptr;
 	t.load = ref->dtype;
 	t.size = (int)dtype_size(ref->dtype);
-	t.rule.atol = rule->atol;
-	t.rule.rtol = rule->rtol;
-	t.rule.by_norm = rule->norm > 0;
-	t.rule.have64 = fp64 != NULL;
+	t.rule = cmp_elem(rule, fp64 != NULL);
 	if (launch(c, &t, blocks, &sum, e))
 		return -1;
 	cmp_finish(rule, ref, fp64 != NULL, &sum, r);

@@ -251,23 +251,6 @@ static void weigh(struct guard_leaf *l, enum guard_answer a,
 	}
 }
 
-/* Half a unit in the last place, relative, at worst. */
-static double half_ulp(enum ca_dtype t)
-{
-	switch (t) {
-	case DT_F8E5M2:
-		return 0x1p-3;
-	case DT_F8E4M3:
-		return 0x1p-4;
-	case DT_BF16:
-		return 0x1p-8;
-	case DT_F16:
-		return 0x1p-11;
-	default:
-		return 0x1p-24;
-	}
-}
-
 /* Below this nothing is asked of any type: see guard.h. */
 #define LEAST_NOISE 0x1p-13
 
@@ -341,10 +324,10 @@ static int measure_noise(struct guard_run *g, struct guard_result *res,
 		if (!finite && g->want[c].n)
 			res->no_finite = 1;
 	}
-	g->job.rounding = 4 * half_ulp(t);
+	g->job.rounding = 4 * cmp_half_ulp(t);
 	if (g->job.exact)
 		return 0;
-	least = fmax(half_ulp(t), LEAST_NOISE) * top /
+	least = fmax(cmp_half_ulp(t), LEAST_NOISE) * top /
 		(g->job.atol + g->job.rtol * top);
 	g->job.noise = fmin(1, fmax(worst, least));
 	g->job.floor = fmin(1, FLOOR_LOOSE * g->job.noise);

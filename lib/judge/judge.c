@@ -9,6 +9,7 @@
 
 #include "base/io.h"
 #include "jail/jail.h"
+#include "judge/rules.h"
 #include "judge/session.h"
 
 /* More than any cache; on CUDA a millisecond, beside which the launch is
@@ -55,6 +56,7 @@ struct judge *judge_open(const struct judge_opts *o, struct err *e)
 		return NULL;
 	}
 	j->o = *o;
+	j->rules = &rules_paper;
 	for (size_t i = 0; i < RUNNER_MEMS; i++)
 		j->spare[i] = (struct mem)MEM_NONE;
 	if (o->seeded)

@@ -87,14 +87,32 @@ static void explain_build(const struct json *b, struct str *out)
 		str_addf(out, "%s%s", log, ends_with(log, "\n") ? "" : "\n");
 }
 
+/* How far off a result was: the worst of all rounds. */
+static void explain_errors(const struct json *t, struct str *out)
+{
+	const struct json *own = json_get(t, "fp64_error");
+
+	str_addf(out, "  result %s (%s): errors up to %.3g, relative %.3g",
+		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"),
+		 json_get_num(t, "max_abs", 0), json_get_num(t, "max_rel", 0));
+	if (json_type(json_get(t, "norm_error")) == JSON_NUMBER)
+		str_addf(out, ", of the norm %.3g",
+			 json_get_num(t, "norm_error", 0));
+	if (json_type(own) == JSON_NUMBER)
+		str_addf(out, "; against double precision %.3g times the "
+			 "reference's own", json_num(own, 0));
+	str_addf(out, "; allowed %.3g + %.3g of the value\n",
+		 json_get_num(t, "atol", 0), json_get_num(t, "rtol", 0));
+}
+
 static void explain_tensor(const struct json *t, struct str *out)
 {
 	const struct json *m = json_get(t, "first_miss");
 
+	explain_errors(t, out);
 	if (json_get_int(t, "misses", 0) <= 0 || !m)
 		return;
-	str_addf(out, "  result %s (%s): %lld elements missed; first at [",
-		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"),
+	str_addf(out, "    %lld elements missed; first at [",
 		 (long long)json_get_int(t, "misses", 0));
 	for (const struct json *i = json_first(json_get(m, "index")); i;
 	     i = json_next(i))
@@ -123,7 +141,7 @@ void judge_explain(const struct rec *r, struct str *out)
 		str_addf(out, "  in %s: %s\n", json_get_str(v, "phase", "?"),
 			 json_get_str(v, "text", ""));
 	t = json_first(json_get(v, "tensors"));
-	for (; t && strcmp(st, "ok"); t = json_next(t))
+	for (; t; t = json_next(t))
 		explain_tensor(t, out);
 	json_free(b);
 	json_free(v);

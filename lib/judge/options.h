@@ -8,12 +8,13 @@
 
 #include "base/opt.h"
 #include "judge/judge.h"
+#include "judge/rules.h"
 
 #define JUDGE_OPTS(o) \
 	{ OPT_STR, 'd', "device", "DEV", \
 	  "cpu, cuda or cuda:N (default: a GPU if there is one)", \
 	  &(o).device, 0, 0 }, \
-	{ OPT_CHOICE, 0, "rules", "paper", \
+	{ OPT_CHOICE, 0, "rules", RULES_NAMES, \
 	  "judge by these rules instead of the record's", &(o).rules, 0, 0 }, \
 	{ OPT_INT, 0, "inputs", "N", \
 	  "fresh plain inputs to verify on (default 5)", \

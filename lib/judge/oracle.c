@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "judge/rules.h"
 #include "judge/session.h"
 
 #define DESC_BYTES ((size_t)8 << 20)
@@ -154,7 +155,8 @@ static int load(struct judge *j, struct oracle *o, const char *code,
 	jw_obj(&w);
 	jw_kstr(&w, "op", "load");
 	jw_kint(&w, "code", 0);
-	jw_ku64(&w, "seed", rng_u64(&j->rng));
+	jw_ku64(&w, "seed", o->seed);
+	jw_kbool(&w, "own_state", j->rules->own_state);
 	jw_kint(&w, "threads", sysconf(_SC_NPROCESSORS_ONLN));
 	jw_end_obj(&w);
 	if (!ask(j, o, &req, &fd, 1, &m, f) && !refused(&m, f)) {
@@ -351,6 +353,7 @@ int oracle_start(struct judge *j, struct oracle *o, const char *code,
 	memset(o, 0, sizeof(*o));
 	o->code = code;
 	o->codelen = len;
+	o->seed = rng_u64(&j->rng);
 	o->c.fd = -1;
 	o->desc = o->slots = o->inputs = o->after = (struct mem)MEM_NONE;
 	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;

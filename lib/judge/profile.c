@@ -12,6 +12,7 @@
 #include "judge/baseline.h"
 #include "judge/chain.h"
 #include "judge/kernels.h"
+#include "judge/rules.h"
 #include "judge/timing.h"
 #include "judge/trial.h"
 #include "rec/stage.h"
@@ -103,13 +104,15 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	struct guard_result g;
 	struct oracle o;
 
+	memset(&g, 0, sizeof(g));
 	profiled_reset(p);
 	race[RACE_CANDIDATE].program = s->program;
 	race[RACE_CANDIDATE].runs = 1;
 	set_baselines(j, s->task, s->tasklen, race);
 	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
-	    guard_task(j, &o, s->task_id, &g, &p->f) ||
-	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f) ||
+	    (j->rules->guarded && guard_task(j, &o, s->task_id, &g, &p->f)) ||
+	    (!j->rules->own_state &&
+	     oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f)) ||
 	    trial_idle(j, &o, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
@@ -506,6 +509,7 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 	if (j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
 		goto out;
 	memset(&s, 0, sizeof(s));
+	j->rules = &rules_paper;
 	s.task = code;
 	s.tasklen = strlen(code);
 	rc = chain_twice(j, attempt_reference, &s, p, &p->f, e);

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "build/audit.h"
+#include "judge/rules.h"
 #include "judge/session.h"
 #include "judge/witness.h"
 
@@ -351,6 +352,10 @@ static int load(struct judge *j, const struct oracle *o, struct runner *r,
 	}
 	if (p->mode)
 		jw_kstr(&w, "mode", p->mode);
+	if (j->rules->own_state) {
+		jw_ku64(&w, "seed", o->seed);
+		jw_kbool(&w, "own_state", 1);
+	}
 	jw_kint(&w, "threads", sysconf(_SC_NPROCESSORS_ONLN));
 	jw_end_obj(&w);
 	j->loaded |= !strcmp(r->role, "worker");

@@ -20,6 +20,7 @@ struct judge {
 	struct torch_host *host; /* NULL until needed, or after it died */
 	struct mac_key key;
 	struct rng rng;
+	const struct rules *rules;	/* of the record in hand */
 	const char *jail;		/* "full", "uid", "none" */
 	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
 				 * of the same task: touching fresh memory
@@ -53,6 +54,7 @@ int host_alive(struct judge *j);
 struct oracle {
 	const char *code;		/* the caller's */
 	size_t codelen;
+	uint64_t seed;			/* of the constructors */
 	struct torch_child c;
 	struct mem desc, slots;		/* host memory */
 	struct mem inputs, after, params, params_after, expect;

@@ -2,6 +2,7 @@
  *
  * Rounds of timing.
  */
+#include "judge/rules.h"
 #include "judge/timing.h"
 
 #include <math.h>
@@ -142,6 +143,9 @@ static int calib_once(struct judge *j, struct oracle *o, struct runner *r,
 		.inputs = &o->inputs,
 		.input_bytes = o->input_bytes,
 		.slots = o->slots.p,
+		.params = j->rules->rewrites && o->param_bytes ?
+			&o->params : NULL,
+		.param_bytes = o->param_bytes,
 		.poison = rng_u64(&j->rng),
 		.warm = 1,
 	};

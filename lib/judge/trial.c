@@ -2,9 +2,9 @@
  *
  * Iterations and their comparison.
  */
+#include "judge/rules.h"
 #include "judge/trial.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,7 @@ int trial_init(struct trial *t, struct judge *j, struct oracle *o,
 	t->o = o;
 	t->inputs = &o->inputs;
 	t->expect = &o->expect;
+	t->params = &o->params;
 	t->slots = o->slots.p;
 	t->got = t->ref = (struct mem)MEM_NONE;
 	for (size_t i = 0; i < CA_LEAVES; i++)
@@ -49,217 +50,13 @@ void trial_release(struct trial *t)
 	t->j->dev->ops->release(t->j->dev, &t->ref);
 }
 
-/*
- * By norm, a tensor that hardly changes when half of the input goes unread is
- * held to more: to as little as the loosest math leaves room for on any
- * distribution.
- */
-#define NORM_PART (1.0 / 16)
-
-static double norm_for(const struct trial *t, uint32_t i)
-{
-	const struct guard_leaf *l = &t->guard.leaf[i];
-
-	if (i >= t->guard.nleaf || l->nearest != GUARD_PART)
-		return CMP_NORM;
-	return CMP_NORM * fmax(NORM_PART, l->factor);
-}
-
-/* The rule for leaf i in this round. */
-static struct cmp_rule rule_for(const struct trial *t,
-				const struct verify_round *round, uint32_t i)
-{
-	double s = i < t->guard.nleaf ? t->guard.leaf[i].factor : 1;
-	struct cmp_rule r = { CMP_TOL * s, CMP_TOL * s, 0 };
-
-	if (round->by_norm)
-		r.norm = norm_for(t, i);
-	return r;
-}
-
-/* Keeps the native results aside and asks for them in double precision.  1:
- * there are none. */
-static int want_fp64(struct trial *t, const struct verify_round *round,
-		     const struct ca_msg *native, struct extent *at,
-		     struct ca_msg *m64, struct fail *f)
-{
-	struct err e = ERR_INIT;
-	size_t to = 0;
-
-	for (uint32_t i = 0; i < native->nleaf; i++) {
-		struct view v;
-		uint64_t n, bytes;
-
-		if (native->leaf[i].kind != LEAF_TENSOR)
-			continue;
-		if (cmp_leaf_view(&native->leaf[i], t->expect->p,
-				  native->leaf[i].offset, &v) ||
-		    view_count(&v, &n, &bytes))
-			return 1;
-		if (t->j->dev->ops->copy(t->j->dev, &t->ref, to,
-					 t->expect, native->leaf[i].offset,
-					 bytes, &e))
-			return infra(f, &e);
-		at[i].offset = to;
-		at[i].bytes = bytes;
-		to += (bytes + 63) & ~(uint64_t)63;
-	}
-	/* For a sample of the bank the oracle has to go back to its inputs. */
-	if (t->banked && oracle_inputs(t->j, t->o, round->seed,
-				       family_name(round->family),
-				       round->factor, f))
-		return -1;
-	return oracle_expect(t->j, t->o, round->forward_seed, "fp64", m64, f);
-}
-
-static int fail_value(struct fail *f, const struct verify_round *round,
-		      uint32_t leaf, const struct view *ref,
-		      const struct cmp_result *r)
-{
-	char text[512];
-
-	cmp_describe(ref, r, text, sizeof(text));
-	return fail_set(f, cmp_status(r), PHASE_RESULT,
-			"result %u, %s inputs: %s", (unsigned)leaf,
-			family_name(round->family), text);
-}
-
-/* Views of a leaf as captured and as expected; -1 when it has no value. */
-static int views(const struct trial *t, const struct bracket_result *res,
-		 uint32_t i, struct view *got, struct view *want)
-{
-	uint64_t n, bytes;
-
-	if (cmp_leaf_view(&res->msg.leaf[i], t->got.p, res->got[i].offset,
-			  got))
-		return -1;
-	/* Never what was not captured. */
-	if (res->msg.leaf[i].kind == LEAF_TENSOR &&
-	    (view_count(got, &n, &bytes) || bytes != res->got[i].bytes))
-		return -1;
-	return cmp_leaf_view(&t->want.leaf[i], t->expect->p,
-			     t->want.leaf[i].offset, want);
-}
-
-/* Numbers lie in the leaf itself, in host memory, on every device. */
-static int compare_leaf(struct trial *t, const struct cmp_rule *rule,
-			const struct ca_leaf *l, const struct view *got,
-			const struct view *want, const struct view *fp64,
-			struct cmp_result *r, struct fail *f)
-{
-	struct err e = ERR_INIT;
-	int rc;
-
-	if (l->kind == LEAF_TENSOR)
-		rc = t->j->dev->ops->compare(t->j->dev, rule, got, want, fp64,
-					     r, &e);
-	else
-		rc = compare(rule, got, want, fp64, 1, r, &e);
-	return rc ? infra(f, &e) : 0;
-}
-
-/*
- * Second look at the leaves that missed, with fp64 values at hand: an element
- * also passes when it is no farther from them than the reference is.
- */
-static int relieve(struct trial *t, const struct verify_round *round,
-		   const struct bracket_result *res,
-		   struct cmp_result *r, struct fail *f)
-{
-	struct extent at[CA_LEAVES] = { { 0, 0 } };
-	struct ca_msg m64;
-	int rc = want_fp64(t, round, &t->want, at, &m64, f);
-
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (m64.nleaf != t->want.nleaf)
-		return 0;
-	for (uint32_t i = 0; i < t->want.nleaf; i++) {
-		struct cmp_rule rule = rule_for(t, round, i);
-		struct view got, ref, fp64;
-
-		if (r[i].passed || t->want.leaf[i].kind != LEAF_TENSOR)
-			continue;
-		if (cmp_leaf_view(&res->msg.leaf[i], t->got.p,
-				  res->got[i].offset, &got) ||
-		    cmp_leaf_view(&t->want.leaf[i], t->ref.p, at[i].offset,
-				  &ref) ||
-		    cmp_leaf_view(&m64.leaf[i], t->o->expect.p,
-				  m64.leaf[i].offset, &fp64))
-			continue;
-		if (!cmp_wants_fp64(&rule, &ref, &r[i]))
-			continue;
-		if (compare_leaf(t, &rule, &t->want.leaf[i], &got, &ref,
-				 &fp64, &r[i], f))
-			return -1;
-	}
-	return 0;
-}
-
-/*
- * Whether the reference stays as finite as it is on plain inputs, which come
- * first; rounds of other distributions decide only then.
- */
-static int stays_finite(const struct trial *t, const struct cmp_result *r)
-{
-	for (uint32_t i = 0; i < t->want.nleaf; i++) {
-		const struct cmp_result *plain = &t->sum[i];
-
-		if (r[i].n && (!r[i].comparable ||
-			       (r[i].comparable < r[i].n &&
-				plain->comparable == plain->n)))
-			return 0;
-	}
-	return 1;
-}
-
-static int judge_values(struct trial *t, const struct verify_round *round,
-			const struct bracket_result *res, struct fail *f)
-{
-	struct cmp_result r[CA_LEAVES];
-	struct view got, want;
-	int missed = 0;
-
-	memset(r, 0, sizeof(r));
-	for (uint32_t i = 0; i < t->want.nleaf; i++) {
-		struct cmp_rule rule = rule_for(t, round, i);
-
-		r[i].passed = 1;
-		if (views(t, res, i, &got, &want))
-			continue;
-		if (compare_leaf(t, &rule, &t->want.leaf[i], &got, &want,
-				 NULL, &r[i], f))
-			return -1;
-		missed |= !r[i].passed;
-	}
-	if (round->family != FAMILY_PLAIN && !stays_finite(t, r)) {
-		t->skipped++;
-		return 1;
-	}
-	if (missed && relieve(t, round, res, r, f))
-		return -1;
-	if (!round->deciding) {
-		for (uint32_t i = 0; i < t->want.nleaf; i++)
-			t->folded |= !r[i].passed;
-		return 0;
-	}
-	for (uint32_t i = 0; i < t->want.nleaf; i++)
-		if (!round->by_norm)
-			cmp_result_merge(&t->sum[i], &r[i]);
-	for (uint32_t i = 0; i < t->want.nleaf; i++)
-		if (!r[i].passed && !cmp_leaf_view(&t->want.leaf[i], NULL, 0,
-						   &want))
-			return fail_value(f, round, i, &want, &r[i]);
-	return 0;
-}
-
 /* Tolerance comparison of an after-image of memory that the reference itself
  * modifies, entry by entry ({offset, bytes, dtype}). */
 static int after_differs(struct trial *t, const struct mem *got,
 			 const struct mem *want, const struct json *list,
 			 struct fail *f)
 {
-	struct cmp_rule rule = { CMP_TOL, CMP_TOL, 0 };
+	struct cmp_rule rule = { .atol = CMP_TOL, .rtol = CMP_TOL };
 	struct err e = ERR_INIT;
 
 	for (const struct json *s = json_first(list); s; s = json_next(s)) {
@@ -321,7 +118,7 @@ static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
 		rc = after_differs(t, &t->r->params, &o->params_after,
 				   json_get(o->spec, "state"), f);
 	else
-		rc = d->differs(t->j->dev, &t->r->params, 0, &o->params, 0,
+		rc = d->differs(t->j->dev, &t->r->params, 0, t->params, 0,
 				o->param_bytes, &e);
 	if (rc < 0)
 		return e.code ? infra(f, &e) : -1;
@@ -332,8 +129,8 @@ static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
 	return 0;
 }
 
-/* What the dispatch hook saw.  Under `paper` a candidate may allocate, view
- * and copy with ATen, and compute nothing. */
+/* What the dispatch hook saw.  A candidate may allocate, view and copy with
+ * ATen, and compute nothing, unless the rules allow it. */
 static int judge_ops(struct trial *t, const struct ca_msg *m, uint32_t flags,
 		     struct fail *f)
 {
@@ -341,16 +138,17 @@ static int judge_ops(struct trial *t, const struct ca_msg *m, uint32_t flags,
 
 	if (strcmp(t->r->role, "worker"))
 		return 0;
-	if (m->canary != 1)
+	if (m->canary != 1 && !t->j->rules->torch)
 		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
 				"the hook that counts torch operations was "
 				"switched off");
 	if (flags & GO_FIRST)
 		return 0;
-	compute = m->aten_compute - m->canary;
+	compute = m->aten_compute > m->canary ?
+		m->aten_compute - m->canary : 0;
 	t->compute += compute;
 	t->other += m->aten_other;
-	if (compute)
+	if (compute && !t->j->rules->torch)
 		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
 				"%llu torch operations computed in forward",
 				(unsigned long long)compute);
@@ -366,7 +164,7 @@ static int judge_launches(struct trial *t, const struct ca_msg *m,
 			  uint32_t flags, struct fail *f)
 {
 	t->launches += flags & GO_FIRST ? 0 : m->launches;
-	if (!t->counted || m->launches)
+	if (!t->counted || m->launches || t->j->rules->torch)
 		return 0;
 	return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
 			"no launcher of the candidate was called");
@@ -382,7 +180,7 @@ static int bracket(struct trial *t, const struct verify_round *round,
 		.inputs = t->inputs,
 		.input_bytes = t->o->input_bytes,
 		.slots = t->slots,
-		.params = t->rewrite ? &t->o->params : NULL,
+		.params = t->rewrite ? t->params : NULL,
 		.param_bytes = t->o->param_bytes,
 		.capture = &t->got,
 		.poison = rng_u64(&t->j->rng),
@@ -413,7 +211,7 @@ static int judge_answer(struct trial *t, const struct verify_round *round,
 	if (judge_ops(t, &res->msg, flags, f) ||
 	    judge_memory(t, set, t->want.modified, f))
 		return -1;
-	rc = judge_values(t, round, res, f);
+	rc = trial_values(t, round, res, f);
 	return rc < 0 ? rc : judge_launches(t, &res->msg, flags, f) ? -1 : rc;
 }
 
@@ -446,8 +244,12 @@ static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
 	t->expect = &s->expect;
 	t->slots = s->slots;
 	t->want = s->want;
-	t->banked = 1;
+	t->banked = s;
 	do {
+		if (s->params.p) {
+			t->params = &s->params;
+			t->rewrite = 1;
+		}
 		set = (unsigned)(t->r->brackets & 1);
 		rc = bracket(t, &s->round, flags, &res, f);
 	} while (!rc && again(t, &res, tries++));
@@ -457,9 +259,18 @@ static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
 	}
 	t->inputs = &t->o->inputs;
 	t->expect = &t->o->expect;
+	t->params = &t->o->params;
 	t->slots = t->o->slots.p;
-	t->banked = 0;
+	t->banked = NULL;
 	return rc;
+}
+
+/* Revealed together with the inputs. */
+static int other_weights(struct trial *t, struct fail *f)
+{
+	t->state_seed = rng_u64(&t->j->rng);
+	t->rewrite = 1;
+	return oracle_state(t->j, t->o, t->state_seed, 1, f);
 }
 
 int trial_sample(struct trial *t, struct sample *s, int fresh,
@@ -475,7 +286,9 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 		return on_sample(t, s, flags, ns, f);
 	do {
 		set = (unsigned)(t->r->brackets & 1);
-		if (oracle_inputs(t->j, t->o, round.seed,
+		if ((t->j->rules->rewrites && t->o->param_bytes &&
+		     other_weights(t, f)) ||
+		    oracle_inputs(t->j, t->o, round.seed,
 				  family_name(round.family), round.factor,
 				  f) ||
 		    bracket(t, &round, flags, &res, f))
@@ -489,7 +302,7 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 		return -1;
 	*ns = res.ns;
 	if (s)
-		sample_keep(t->j, s, t->o, &round, &t->want);
+		sample_keep(t->j, s, t->o, &round, t->state_seed, &t->want);
 	return judge_answer(t, &round, &res, set, flags, f);
 }
 
@@ -532,7 +345,7 @@ int trial_attribute(struct judge *j, const struct attribution *a,
 {
 	char text[256];
 
-	if (!j->dev->witnessed)
+	if (!j->dev->witnessed || j->rules->torch)
 		return 0;
 	switch (attrib_judge(a, &j->idle, text, sizeof(text))) {
 	case 0:
@@ -546,23 +359,4 @@ int trial_attribute(struct judge *j, const struct attribution *a,
 		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "%s", text);
 		return -1;
 	}
-}
-
-void trial_write(const struct trial *t, struct jw *w)
-{
-	static const struct verify_round plain = { .family = FAMILY_PLAIN };
-
-	jw_arr(w);
-	for (uint32_t i = 0; i < t->want.nleaf; i++) {
-		struct cmp_rule rule = rule_for(t, &plain, i);
-		char path[32];
-		struct view v;
-
-		if (cmp_leaf_view(&t->want.leaf[i], NULL, 0, &v))
-			continue;
-		snprintf(path, sizeof(path), "%u", (unsigned)i);
-		cmp_write(w, path, &v, &rule, rule.atol / CMP_TOL,
-			  &t->sum[i]);
-	}
-	jw_end_arr(w);
 }

@@ -31,7 +31,9 @@ struct trial {
 	 * memory, or a sample of the bank. */
 	const struct mem *inputs, *expect;
 	const struct ca_slot *slots;
-	int banked;
+	const struct sample *banked;	/* NULL: the oracle's */
+	const struct mem *params;	/* what the runner's must be */
+	uint64_t state_seed;		/* of them, once rewritten */
 	struct cmp_result sum[CA_LEAVES];	/* worst so far */
 	struct ca_msg want;		/* leaves of the last expectation */
 	uint64_t iterations, skipped;
@@ -75,6 +77,10 @@ int trial_idle(struct judge *j, struct oracle *o, struct fail *f);
  * the time.  0, or -1 with `f`. */
 int trial_attribute(struct judge *j, const struct attribution *a,
 		    struct fail *f);
+/* For trial_go: compares the values of an answer with what is wanted; returns
+ * as trial_go does. */
+int trial_values(struct trial *t, const struct verify_round *round,
+		 const struct bracket_result *res, struct fail *f);
 
 /* Writes the array of verify.tensors. */
 void trial_write(const struct trial *t, struct jw *w);

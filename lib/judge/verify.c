@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "build/audit.h"
 #include "judge/chain.h"
+#include "judge/rules.h"
 #include "judge/trial.h"
 #include "rec/stage.h"
 
@@ -52,12 +53,14 @@ static void look(const struct json *node, struct family_traits *t)
 	}
 }
 
-static void traits(const struct oracle *o, struct family_traits *t)
+static void traits(const struct oracle *o, int rewrites,
+		   struct family_traits *t)
 {
 	const struct json *a;
 
 	memset(t, 0, sizeof(*t));
-	t->has_state = o->param_bytes > 0;
+	/* Where weights change all the time, folding is wrong anyway. */
+	t->has_state = o->param_bytes > 0 && !rewrites;
 	a = json_first(json_path(o->spec, "inputs.args"));
 	for (; a; a = json_next(a))
 		look(a, t);
@@ -87,9 +90,9 @@ static int rounds(struct judge *j, struct oracle *o, struct trial *t,
 	int64_t ns;
 	size_t n;
 
-	traits(o, &tr);
-	n = families_plan(&j->rng, &tr, (size_t)j->o.inputs, j->o.literal,
-			  plan);
+	traits(o, j->rules->rewrites, &tr);
+	n = families_plan(&j->rng, &tr, (size_t)j->o.inputs,
+			  j->o.literal || !j->rules->families, plan);
 	for (size_t i = 0; i < n; i++) {
 		if (stage_interrupted())
 			return fail_set(f, ST_INFRA_ERROR, 0, "interrupted");
@@ -118,7 +121,7 @@ static int judge_symbols(struct judge *j, const struct program *p,
 	char text[512];
 	int rc = 0;
 
-	if (!p->object)
+	if (!p->object || j->rules->torch)
 		return 0;
 	if (!j->dev->witnessed)
 		flags |= AUDIT_CUDA;
@@ -147,9 +150,11 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	if (judge_symbols(j, &p, &v->f))
 		return;
 	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
-	    guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
-	    judge_task(j, v, &v->f) ||
-	    oracle_state(j, &o, rng_u64(&j->rng), 1, &v->f) ||
+	    (j->rules->guarded &&
+	     (guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
+	      judge_task(j, v, &v->f))) ||
+	    (!j->rules->own_state &&
+	     oracle_state(j, &o, rng_u64(&j->rng), 1, &v->f)) ||
 	    trial_idle(j, &o, &v->f) || trial_init(&v->t, j, &o, &v->f))
 		goto out;
 	v->t.guard = v->guard;
@@ -185,8 +190,8 @@ static void write_options(struct judge *j, struct jw *w)
 	jw_end_obj(w);
 }
 
-static void write_field(struct judge *j, const struct subject *s,
-			const struct verdict *v, int64_t began, struct jw *w)
+static void write_field(struct judge *j, const struct verdict *v,
+			int64_t began, struct jw *w)
 {
 	jw_obj(w);
 	jw_kstr(w, "status", status_name(v->f.status));
@@ -194,7 +199,7 @@ static void write_field(struct judge *j, const struct subject *s,
 		jw_kstr(w, "phase", phase_name(v->f.phase));
 		jw_kstr(w, "text", v->f.text);
 	}
-	jw_kstr(w, "rules", s->rules);
+	jw_kstr(w, "rules", j->rules->name);
 	chain_write_common(j, VERIFY_VERSION, w);
 	write_options(j, w);
 	jw_kint(w, "iterations", (int64_t)v->t.iterations);
@@ -216,36 +221,33 @@ static void write_field(struct judge *j, const struct subject *s,
 }
 
 /* `verify` for a candidate whose build failed: its status repeated. */
-static void unbuilt(struct judge *j, const struct subject *s,
-		    enum status build, struct jw *w)
+static void unbuilt(struct judge *j, enum status build, struct jw *w)
 {
 	jw_obj(w);
 	jw_kstr(w, "status", status_name(build));
 	jw_kstr(w, "phase", "build");
-	jw_kstr(w, "rules", s->rules);
+	jw_kstr(w, "rules", j->rules->name);
 	chain_write_common(j, VERIFY_VERSION, w);
 	write_options(j, w);
 	jw_end_obj(w);
 }
 
 /* Whether the field at hand was made under options at least as strict. */
-static int strict_enough(struct judge *j, const struct subject *s,
-			 const struct json *v)
+static int strict_enough(struct judge *j, const struct json *v)
 {
 	const struct json *o = json_get(v, "options");
 	uint64_t seed = 0;
 	int seeded = !json_u64(json_get(o, "seed"), &seed);
 
 	return chain_same_common(j, VERIFY_VERSION, v) &&
-	       !strcmp(json_get_str(v, "rules", ""), s->rules) &&
+	       !strcmp(json_get_str(v, "rules", ""), j->rules->name) &&
 	       json_get_int(o, "inputs", 0) >= j->o.inputs &&
 	       json_get_bool(o, "literal", 1) <= j->o.literal &&
 	       json_get_bool(o, "allow_trivial", 1) <= j->o.allow_trivial &&
 	       (!seeded || (j->o.seeded && seed == j->o.seed));
 }
 
-static int believed(struct judge *j, const struct rec *r,
-		    const struct subject *s)
+static int believed(struct judge *j, const struct rec *r)
 {
 	struct json *v;
 	int ok;
@@ -253,7 +255,7 @@ static int believed(struct judge *j, const struct rec *r,
 	if (!mac_check(&j->key, r, "verify", chain_uses_build))
 		return 0;
 	v = chain_field(r, "verify");
-	ok = v && strict_enough(j, s, v) &&
+	ok = v && strict_enough(j, v) &&
 	     status_parse(json_get_str(v, "status", NULL)) != ST_INFRA_ERROR;
 	json_free(v);
 	return ok;
@@ -280,6 +282,21 @@ static int bad_record(struct judge *j, struct rec *r, struct err *e)
 	return rc;
 }
 
+/* Later programs go by the rules that were asked for here. */
+static int name_rules(struct judge *j, struct rec *r, struct err *e)
+{
+	const char *name = j->rules->name;
+	char text[32];
+	int n;
+
+	if (!j->o.rules || !strcmp(json_str(rec_get(r, "rules"), ""), name))
+		return 0;
+	n = snprintf(text, sizeof(text), "\"%s\"", name);
+	if (rec_set(r, "rules", text, (size_t)n))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return 0;
+}
+
 int judge_verify(struct judge *j, struct rec *r, struct err *e)
 {
 	struct str out = STR_INIT;
@@ -293,15 +310,15 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 	if (chain_subject(j, r, &s, e))
 		return e->code == CA_DATAERR ? bad_record(j, r, e) : -1;
 	build = chain_build(j, r, &s, e);
-	if (build == ST_NONE)
+	if (build == ST_NONE || name_rules(j, r, e))
 		goto out;
-	if (believed(j, r, &s)) {
+	if (believed(j, r)) {
 		rc = 0;
 		goto out;
 	}
 	jw_init(&w, &out);
 	if (build != ST_OK) {
-		unbuilt(j, &s, build, &w);
+		unbuilt(j, build, &w);
 	} else {
 		v = calloc(1, sizeof(*v));
 		if (!v) {
@@ -314,7 +331,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 		j->dev->ops->unlease(j->dev);
 		if (rc)
 			goto out;
-		write_field(j, &s, v, began, &w);
+		write_field(j, v, began, &w);
 	}
 	rc = mac_set(&j->key, r, "verify", out.buf, out.len, chain_uses_build,
 		     e);

@@ -47,6 +47,16 @@ static int acceptable(const struct json *field,
 		!json_get_bool(o, "allow_trivial", 0));
 }
 
+/* `verify` was made by the rules that count here. */
+static int same_rules(const struct rec *r, const struct json *verify,
+		      const struct reward_rules *rules)
+{
+	const char *want = rules->rules ? rules->rules :
+		json_str(rec_get(r, "rules"), "paper");
+
+	return !strcmp(json_get_str(verify, "rules", ""), want);
+}
+
 static int field_believed(const struct rec *r, const char *name,
 			  const char *const *uses,
 			  const struct reward_rules *rules,
@@ -60,7 +70,8 @@ static int field_believed(const struct rec *r, const char *name,
 		return 0;
 	f = fields_get(r, name);
 	*s = fields_status(f);
-	ok = f && acceptable(f, rules);
+	ok = f && acceptable(f, rules) &&
+	     (strcmp(name, "verify") || same_rules(r, f, rules));
 	json_free(f);
 	return ok;
 }

@@ -27,6 +27,7 @@ struct reward_rules {
 	int allow_shared;		/* a contended device is no matter */
 	/* What else earlier stages may have been run with. */
 	int allow_literal, allow_trivial, allow_no_jail;
+	const char *rules;		/* of `verify`; NULL: the record's */
 };
 
 /* What a status is worth. */

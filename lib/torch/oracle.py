@@ -5,6 +5,7 @@ import ctypes
 import time
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from catorch import families, nodes, proto, state, worker
 from catorch.proto import (
@@ -84,11 +85,12 @@ class Oracle(Child):
             init = nodes.encode_init(args, kwargs, PHASE_CONSTRUCT)
             torch.manual_seed(seed)
             self.model = failing(END_CONSTRUCT, PHASE_CONSTRUCT, make, *args, **kwargs)
+        self.own_state = bool(req.get("own_state"))
         if isinstance(self.model, torch.nn.Module):
             failing(END_CONSTRUCT, PHASE_CONSTRUCT,
-                    lambda: self.model.to(self.device).eval())
+                    lambda: self.model.to(self.device).train(self.own_state))
         self.found = state.walk(self.model)
-        self.entries, total = state.describe(self.found)
+        self.entries, total = ([], 0) if self.own_state else state.describe(self.found)
         self.initial = [item.tensor.detach().clone() for item in self.found]
         self.kept = self.initial
         enc = self.make_inputs(seed, "plain", 1.0)
@@ -200,7 +202,7 @@ class Oracle(Child):
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, f"unknown precision {precision!r}")
         self.phase = PHASE_RESULT
         try:
-            flat = self.export_results(result, modified)
+            flat = self.export_results(result, self.told(modified))
         finally:
             del result
             self.restore(modified)
@@ -239,7 +241,9 @@ class Oracle(Child):
                 model = copy.deepcopy(model).double()
             images = [image.clone() for image in self.images]
             dec = SlotDecoder(self.device, images, self.slots)
-            result = model(*[widen(dec.maker(n)()) for n in self.top])
+            args = [widen(dec.maker(n)()) for n in self.top]
+            with Widening():
+                result = model(*args)
         except BaseException as exc:
             end = END_OOM if is_oom(exc) else END_UNSUPPORTED
             raise Fail(end, PHASE_FORWARD, tail_of(exc)) from None
@@ -257,9 +261,13 @@ class Oracle(Child):
                 modified |= MODIFIED_STATE
         if modified & MODIFIED_INPUTS:
             self.export_inputs_after()
-        if modified & MODIFIED_STATE:
+        if modified & MODIFIED_STATE and not self.own_state:
             self.export_state_after()
         return modified
+
+    def told(self, modified):
+        """What of it concerns the judge: a state of the model's own does not."""
+        return modified & MODIFIED_INPUTS if self.own_state else modified
 
     def export_inputs_after(self):
         region = self.regions.get("after")
@@ -328,6 +336,33 @@ def widen(value):
     if isinstance(value, dict):
         return {k: widen(v) for k, v in value.items()}
     return value
+
+
+NARROW = (torch.float16, torch.bfloat16, torch.float32)
+CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
+
+
+class Widening(TorchFunctionMode):
+    """Where forward names a narrower type, double precision takes its place."""
+
+    def __enter__(self):
+        self.was = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *exc):
+        torch.set_default_dtype(self.was)
+        return super().__exit__(*exc)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in CASTS:
+            func = torch.Tensor.double
+        kwargs = kwargs or {}
+        return func(*map(wide_type, args), **{k: wide_type(v) for k, v in kwargs.items()})
+
+
+def wide_type(value):
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
 
 
 class SlotDecoder(nodes.Decoder):

@@ -70,6 +70,8 @@
  * load for oracle: {"op":"load","code":0,"seed":"N","threads":2}; it answers
  *   with {"init":…,"state":[…],"inputs":…} in `desc` (mapped before, as is
  *   nothing else yet).
+ * Any of these with "own_state":true: the model trains, keeps what its
+ *   constructor drew under "seed", and `state` is empty.
  * load for calib: {"op":"load","input_bytes":N,"result_bytes":[N,…]}
  *
  * expect answers END_POOL, with the leaves filled in as they would be, while

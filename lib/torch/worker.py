@@ -51,7 +51,8 @@ class Runner(Child):
         self.phase = PHASE_CONSTRUCT
         model = self.construct(make, req)
         self.phase = proto.PHASE_STATE
-        self.buffers = state.bind(model, req.get("state") or [], self.regions.get("params"))
+        self.buffers = [] if req.get("own_state") else \
+            state.bind(model, req.get("state") or [], self.regions.get("params"))
         self.phase = proto.PHASE_INPUTS
         self.bind_inputs(req["inputs"])
         self.model = self.finish(model, req)
@@ -74,7 +75,9 @@ class Runner(Child):
         if not callable(model):
             raise Fail(END_CONSTRUCT, PHASE_CONSTRUCT, f"{self.class_name} cannot be called")
         if isinstance(model, torch.nn.Module):
-            failing(END_CONSTRUCT, PHASE_CONSTRUCT, lambda: model.to(self.device).eval())
+            train = bool(req.get("own_state"))
+            failing(END_CONSTRUCT, PHASE_CONSTRUCT,
+                    lambda: model.to(self.device).train(train))
         return model
 
     def bind_inputs(self, inputs):

@@ -186,7 +186,8 @@ static void both_ways(enum ca_dtype t, const struct cmp_rule *rule,
 static void comparison(void **state)
 {
 	static const struct cmp_rule rules[] = {
-		{ 1e-2, 1e-2, 0 }, { 1e-2, 1e-2, 2e-2 },
+		{ 1e-2, 1e-2, 0, 0 }, { 1e-2, 1e-2, 2e-2, 0 },
+		{ 1e-2, 1e-2, 0, 3 },
 	};
 	size_t n = 100003;
 	unsigned char *ref = need(n * 16), *got = need(n * 16);
@@ -206,7 +207,7 @@ static void comparison(void **state)
 
 static void relief_by_fp64(void **state)
 {
-	const struct cmp_rule rule = { 1e-2, 1e-2, 0 };
+	const struct cmp_rule rule = { 1e-2, 1e-2, 0, 0 };
 	size_t n = 50000;
 	float *ref = need(n * 4), *got = need(n * 4);
 	double *wide = need(n * 8);

@@ -8,8 +8,8 @@
 #include "judge/compare_elem.h"
 #include "torch/torch.h"
 
-static const struct cmp_rule published = { CMP_TOL, CMP_TOL, 0 };
-static const struct cmp_rule by_norm = { CMP_TOL, CMP_TOL, CMP_NORM };
+static const struct cmp_rule published = { CMP_TOL, CMP_TOL, 0, 0 };
+static const struct cmp_rule by_norm = { CMP_TOL, CMP_TOL, CMP_NORM, 0 };
 
 static uint64_t state = 1;
 
@@ -259,7 +259,7 @@ static void norms_neither_overflow_nor_vanish(void **s)
 {
 	static const double ref[] = { 3e300, 4e300 }, got[] = { 3e300, 0 };
 	static const double tiny[] = { 3e-300, 4e-300 }, none[] = { 0, 0 };
-	struct cmp_rule rule = { 0, 0, CMP_NORM };
+	struct cmp_rule rule = { 0, 0, CMP_NORM, 0 };
 	struct cmp_result r = run(&rule, DT_F64, got, ref, NULL, 2);
 
 	(void)s;
@@ -282,7 +282,7 @@ static void quick_and_slow_agree(void **s)
 {
 	enum { N = 5000 };
 	static uint16_t ref[N], got[N];
-	struct cmp_elem_rule rule = { CMP_TOL, CMP_TOL, 0, 0 };
+	struct cmp_elem_rule rule = { CMP_TOL, CMP_TOL, 0, 0, 0 };
 
 	(void)s;
 	for (int round = 0; round < 40; round++) {
@@ -444,7 +444,8 @@ static void a_record_entry(void **s)
 	cmp_write(&w, "out", &v, &published, 0.5, &r);
 	assert_string_equal(out.buf,
 		"{\"path\":\"out\",\"dtype\":\"float32\",\"shape\":[2],"
-		"\"max_abs\":0,\"max_rel\":0,\"norm_error\":0,\"atol\":0.01,"
+		"\"max_abs\":0,\"max_rel\":0,\"norm_error\":0,"
+		"\"fp64_error\":null,\"atol\":0.01,"
 		"\"rtol\":0.01,\"tol_used\":0.5,\"misses\":1,\"first_miss\":"
 		"{\"index\":[0],\"got\":\"nan\",\"want\":1,"
 		"\"allowed\":0.02}}");

@@ -361,7 +361,7 @@ static void the_tolerance_shrinks_as_far_as_it_must(void **s)
 
 static uint64_t misses(const struct bench *b, double factor, int answer)
 {
-	struct cmp_rule rule = { 1e-2 * factor, 1e-2 * factor, 0 };
+	struct cmp_rule rule = { 1e-2 * factor, 1e-2 * factor, 0, 0 };
 	struct cmp_result r;
 	struct err e = ERR_INIT;
 	uint64_t sum = 0;

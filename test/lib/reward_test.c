@@ -14,8 +14,8 @@ static const char *const uses_build[] = { "build", NULL };
 static const char *const uses_verify[] = { "build", "verify", NULL };
 
 #define BUILD "{\"status\":\"ok\",\"jail\":\"full\"}"
-#define VERIFY_OPTS "\"jail\":\"full\",\"options\":{\"literal\":false," \
-	"\"allow_trivial\":false,\"seed\":null}"
+#define VERIFY_OPTS "\"rules\":\"paper\",\"jail\":\"full\"," \
+	"\"options\":{\"literal\":false,\"allow_trivial\":false,\"seed\":null}"
 #define VERIFY "{\"status\":\"ok\"," VERIFY_OPTS ",\"folded\":false," \
 	"\"trivial_task\":false}"
 #define PROFILE_OPTS "\"jail\":\"full\",\"options\":{\"seed\":null}," \
@@ -309,13 +309,17 @@ static int believed(const char *verify, const char *profile,
 static void whom_to_believe(void **s)
 {
 	static const struct mac_key other = { { 9 }, 1 };
-	static const char literal[] = "{\"status\":\"ok\",\"jail\":\"uid\","
+	static const char literal[] = "{\"status\":\"ok\","
+		"\"rules\":\"paper\",\"jail\":\"uid\","
 		"\"options\":{\"literal\":true}}";
-	static const char open_[] = "{\"status\":\"ok\",\"jail\":\"none\"}";
+	static const char open_[] = "{\"status\":\"ok\","
+		"\"rules\":\"paper\",\"jail\":\"none\"}";
 	static const char failed[] = "{\"status\":\"oom\"," VERIFY_OPTS "}";
 	struct reward_rules lax = { .allow_literal = 1, .allow_no_jail = 1 };
+	struct reward_rules strict = { .rules = "strict" };
 
 	(void)s;
+	assert_false(believed(VERIFY, FAST, &strict, &key));
 	assert_true(believed(VERIFY, FAST, &plain, &key));
 	assert_true(believed(failed, NULL, &plain, &key));
 	assert_false(believed(VERIFY, FAST, &plain, &other));

@@ -350,6 +350,29 @@ static void answers_in_other_precisions(void **state)
 	end(&o);
 }
 
+/* What forward names float32 is double there. */
+static void widens_what_forward_narrows(void **state)
+{
+	struct kid o;
+
+	(void)state;
+	NEED_HOST();
+	start_oracle(&o, IMPORT NO_INIT
+		     "class Model(nn.Module):\n"
+		     "    def forward(self, x):\n"
+		     "        y = x.to(torch.float32) @ torch.ones(3, 3)\n"
+		     "        return y.half().sum(-1, dtype=torch.float32)\n"
+		     "def get_inputs():\n"
+		     "    return [torch.rand(3, 3)]\n");
+	expect(&o, "fp64");
+	assert_int_equal(o.m.end, END_OK);
+	assert_int_equal(o.m.leaf[0].dtype, DT_F64);
+	expect(&o, "native");
+	well(&o);
+	assert_int_equal(o.m.leaf[0].dtype, DT_F32);
+	end(&o);
+}
+
 static void refuses_what_has_no_double(void **state)
 {
 	struct kid o;
@@ -359,6 +382,8 @@ static void refuses_what_has_no_double(void **state)
 	start_oracle(&o, IMPORT NO_INIT
 		     "class Model(nn.Module):\n"
 		     "    def forward(self, x):\n"
+		     "        if x.dtype is not torch.float32:\n"
+		     "            raise TypeError(x.dtype)\n"
 		     "        return x @ torch.ones(3, 3)\n"
 		     "def get_inputs():\n"
 		     "    return [torch.rand(3, 3)]\n");
@@ -513,6 +538,7 @@ int main(void)
 		cmocka_unit_test(moves_updated_buffers),
 		cmocka_unit_test(reads_slots_of_its_set),
 		cmocka_unit_test(answers_in_other_precisions),
+		cmocka_unit_test(widens_what_forward_narrows),
 		cmocka_unit_test(refuses_what_has_no_double),
 		cmocka_unit_test(perturbs_state),
 		cmocka_unit_test(makes_families),
