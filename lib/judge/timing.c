@@ -16,7 +16,6 @@
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
-#define CALIB_AGAIN 5
 #define TABLE_NS 1e9		/* what the calls of a table may take */
 /*
  * Brackets below it do not wait for the GPU: the capture queues up behind the
@@ -157,15 +156,14 @@ static int calib_go(struct judge *j, struct oracle *o, struct runner *r,
 		    struct mem *capture, double idle_ns, uint32_t flags,
 		    struct bracket_result *res, struct fail *f)
 {
-	for (int tries = 0; tries <= CALIB_AGAIN; tries++) {
+	for (int tries = 0; tries <= TRIAL_AGAIN; tries++) {
 		if (calib_once(j, o, r, capture, idle_ns, flags, res, f))
 			return -1;
 		if (!res->disturbed)
 			return 0;
 		flags |= GO_SYNC;	/* longer than a time slice? */
 	}
-	return fail_set(f, ST_INFRA_ERROR, 0, "the GPU does not take turns "
-			"between two processes as the clock needs it");
+	return trial_disturbed(f);
 }
 
 /*

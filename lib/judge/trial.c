@@ -13,7 +13,6 @@
 
 #define IDLE_CALLS 11
 #define WARM_NS 20000000	/* brackets above it need no warm call */
-#define AGAIN 3			/* times that a disturbed bracket is repeated */
 
 static int infra(struct fail *f, const struct err *e)
 {
@@ -221,13 +220,25 @@ int trial_go(struct trial *t, const struct verify_round *round,
 	return trial_sample(t, NULL, 1, round, flags, ns, f);
 }
 
-/* After a bracket whose order of things was broken: what the runner did to
- * its state is undone at the next reveal, and it takes the safe way, since
- * its work may have outlasted a time slice. */
-static int again(struct trial *t, const struct bracket_result *res, int tries)
+int trial_disturbed(struct fail *f)
 {
-	if (!res->disturbed || tries == AGAIN)
+	return fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "the GPU does not "
+			"take turns between two processes as the clock needs "
+			"it");
+}
+
+/*
+ * After a bracket: 1 when its order of things was broken and it is to be made
+ * again.  What the runner did to its state is undone at the next reveal, and
+ * it takes the safe way, since its work may have outlasted a time slice.
+ */
+static int again(struct trial *t, const struct bracket_result *res, int tries,
+		 struct fail *f)
+{
+	if (!res->disturbed)
 		return 0;
+	if (tries == TRIAL_AGAIN)
+		return trial_disturbed(f);
 	t->rewrite = t->o->param_bytes > 0;
 	t->no_wait = 0;
 	return 1;
@@ -252,7 +263,9 @@ static int on_sample(struct trial *t, const struct sample *s, uint32_t flags,
 		}
 		set = (unsigned)(t->r->brackets & 1);
 		rc = bracket(t, &s->round, flags, &res, f);
-	} while (!rc && again(t, &res, tries++));
+		if (!rc)
+			rc = again(t, &res, tries++, f);
+	} while (rc > 0);
 	if (!rc) {
 		*ns = res.ns;
 		rc = judge_answer(t, &s->round, &res, set, flags, f);
@@ -293,11 +306,12 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 				  f) ||
 		    bracket(t, &round, flags, &res, f))
 			return -1;
-		more = again(t, &res, tries++);
+		more = again(t, &res, tries++, f);
 		if (more)	/* the runner has seen these inputs */
 			round.seed = rng_u64(&t->j->rng);
-	} while (more);
-	if (oracle_expect(t->j, t->o, round.forward_seed, "native", &t->want,
+	} while (more > 0);
+	if (more < 0 ||
+	    oracle_expect(t->j, t->o, round.forward_seed, "native", &t->want,
 			  f))
 		return -1;
 	*ns = res.ns;

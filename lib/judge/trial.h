@@ -16,6 +16,12 @@
 /* Iterations after the first call that are not timed. */
 #define TRIAL_WARM 2
 
+/* Times that a disturbed bracket is repeated.  Where a stranger uses the GPU
+ * a quarter of them are; then it is a fault, and a second one the
+ * candidate's. */
+#define TRIAL_AGAIN 20
+int trial_disturbed(struct fail *f);	/* that it was to no avail: -1 */
+
 struct trial {
 	struct judge *j;
 	struct oracle *o;

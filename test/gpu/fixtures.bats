@@ -13,16 +13,8 @@ setup() {
 		skip "no GPU"
 }
 
-@test "every CUDA fixture is verified as its file says" {
-	run test/fixtures.sh -v cuda
-	echo "$output"
-	[ "$status" -eq 0 ]
-}
-
-# One of each kind; all of them take ten minutes (test/fixtures.sh -q cuda).
-@test "fast, slow, wrong and paper-form fixtures earn what their files say" {
-	run test/fixtures.sh -q cuda axpby slow-axpby bad-value axpby-paper \
-		diag-matmul
+@test "every CUDA fixture gets the verdict and reward that its file says" {
+	run test/fixtures.sh -q cuda
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
