@@ -140,7 +140,7 @@ static int64_t span(const struct json *list)
 	return end;
 }
 
-static int load(struct judge *j, struct oracle *o, const char *code,
+int oracle_load(struct judge *j, struct oracle *o, const char *code,
 		size_t len, struct fail *f)
 {
 	struct str req = STR_INIT;
@@ -149,6 +149,9 @@ static int load(struct judge *j, struct oracle *o, const char *code,
 	struct jw w;
 	int fd = memfd_of(code, len, &e), rc = -1;
 
+	o->code = code;
+	o->codelen = len;
+	o->seed = rng_u64(&j->rng);
 	if (fd < 0)
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	jw_init(&w, &req);
@@ -319,17 +322,23 @@ int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
 	return rc;
 }
 
-static int begin(struct judge *j, struct oracle *o, struct fail *f)
+int oracle_open(struct judge *j, struct oracle *o, const char *role,
+		int compiles, struct fail *f)
 {
 	static const char *const name[] = { "desc" };
 	struct mem *const mem[] = { &o->desc };
-	struct torch_spawn s = { .role = "oracle", .device = j->dev->name,
-				 .node = j->dev->node, .jail = j->jail };
+	struct torch_spawn s = { .role = role, .device = j->dev->name,
+				 .node = j->dev->node, .jail = j->jail,
+				 .may_exec = compiles };
 	struct str req = STR_INIT;
 	struct err e = ERR_INIT;
 	struct ca_msg m;
 	int rc;
 
+	memset(o, 0, sizeof(*o));
+	o->c.fd = -1;
+	o->desc = o->slots = o->inputs = o->after = (struct mem)MEM_NONE;
+	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
 	if (host_ready(j, f))
 		return -1;
 	if (torch_spawn(j->host, &s, &o->c, &e)) {
@@ -345,20 +354,11 @@ static int begin(struct judge *j, struct oracle *o, struct fail *f)
 	return map(j, o, name, mem, 1, f);
 }
 
-int oracle_start(struct judge *j, struct oracle *o, const char *code,
-		 size_t len, struct fail *f)
+int oracle_run(struct judge *j, struct oracle *o, struct fail *f)
 {
 	struct ca_msg m;
 
-	memset(o, 0, sizeof(*o));
-	o->code = code;
-	o->codelen = len;
-	o->seed = rng_u64(&j->rng);
-	o->c.fd = -1;
-	o->desc = o->slots = o->inputs = o->after = (struct mem)MEM_NONE;
-	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
-	if (begin(j, o, f) || load(j, o, code, len, f) ||
-	    allocate(j, o, f) ||
+	if (allocate(j, o, f) ||
 	    oracle_inputs(j, o, rng_u64(&j->rng), "plain", 1, f) ||
 	    oracle_expect(j, o, rng_u64(&j->rng), "native", &m, f))
 		return -1;
@@ -367,6 +367,26 @@ int oracle_start(struct judge *j, struct oracle *o, const char *code,
 		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
 				"the reference's results make no sense");
 	return 0;
+}
+
+int oracle_start(struct judge *j, struct oracle *o, const char *code,
+		 size_t len, struct fail *f)
+{
+	return oracle_open(j, o, "oracle", 0, f) ||
+		oracle_load(j, o, code, len, f) || oracle_run(j, o, f) ?
+		-1 : 0;
+}
+
+int oracle_ask(struct judge *j, struct oracle *o, struct str *req,
+	       struct json **told, struct fail *f)
+{
+	struct ca_msg m;
+
+	*told = NULL;
+	if (request(j, o, req, &m, f))
+		return -1;
+	*told = read_desc(o, &m, f);
+	return *told ? 0 : -1;
 }
 
 void oracle_stop(struct judge *j, struct oracle *o)

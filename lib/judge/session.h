@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the judge: the processes of one candidate and how they fail.  Not
- * for other modules.
+ * Inside the judge: the processes of one candidate and how they fail.  For
+ * lib/judge, and for lib/synth, which asks about tasks.
  */
 #ifndef CA_JUDGE_SESSION_H
 #define CA_JUDGE_SESSION_H
@@ -72,6 +72,20 @@ struct oracle {
  */
 int oracle_start(struct judge *j, struct oracle *o, const char *code,
 		 size_t len, struct fail *f);
+/*
+ * The same in three steps: a process of role "oracle" or "task" (task.py),
+ * which may run compilers if it `compiles`; the task loaded into it; memory
+ * and a first run.  Between the latter two oracle_ask may ask for what answers
+ * with JSON; the caller frees *told.  oracle_stop is due after a failed step
+ * too.
+ */
+int oracle_open(struct judge *j, struct oracle *o, const char *role,
+		int compiles, struct fail *f);
+int oracle_load(struct judge *j, struct oracle *o, const char *code,
+		size_t len, struct fail *f);
+int oracle_run(struct judge *j, struct oracle *o, struct fail *f);
+int oracle_ask(struct judge *j, struct oracle *o, struct str *req,
+	       struct json **told, struct fail *f);
 void oracle_stop(struct judge *j, struct oracle *o);
 /* Stops and starts it: after the task raised in it. */
 int oracle_again(struct judge *j, struct oracle *o, struct fail *f);

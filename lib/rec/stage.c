@@ -220,7 +220,8 @@ static void count_written(struct stage *s, struct slot *t)
 	     (has_infra(r, "build") || has_infra(r, "verify") ||
 	      has_infra(r, "profile"))) ||
 	    ((r->kind == REC_CANDIDATE || r->kind == REC_TASK) &&
-	     has_infra(r, "reference")))
+	     has_infra(r, "reference")) ||
+	    (r->kind == REC_TASK && has_infra(r, "filter")))
 		s->infra = CA_TEMPFAIL;
 	if (o->status && t->kind == SLOT_WORK)
 		progress_count(&s->progress, o->status(o->ctx, r));

@@ -75,6 +75,10 @@ def end_as(status):
     os._exit(os.WEXITSTATUS(status))
 
 
+def compiles(req):
+    return req["role"] == "compile" or bool(req.get("may_exec"))
+
+
 class Job:
     """One child: its jail and its workshop."""
 
@@ -83,7 +87,7 @@ class Job:
         self.env = host.env
         self.jail = host.jail.Jail(host.env.child, req)
         self.shop = None
-        if req["role"] == "compile":
+        if compiles(req):
             self.shop = host.jail.Workshop(host.env.cache, req.get("cache"), self.jail)
             self.jail.rw.append(self.shop.path)
             self.jail.ro += self.env.compiled_headers()
@@ -246,7 +250,7 @@ class Host:
     def spawn(self, req, fds, client):
         if len(fds) != 1 or req.get("role") not in self.roles:
             raise ValueError("spawn needs a role and one descriptor")
-        self.prepare(req["role"], req.get("device"))
+        self.prepare("compile" if compiles(req) else req["role"], req.get("device"))
         job = Job(self, req)
         if self.door and job.jail.level < self.jail.LEVELS["uid"]:
             raise ValueError("a shared host forks confined children only")

@@ -165,17 +165,21 @@ class Oracle(Child):
         region = self.regions.get("inputs")
         if enc.total and region is None:
             raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "inputs without their region")
-        self.images = [storage_bytes(s, self.device) for s in enc.storages]
+        self.take(enc)
         for image, place in zip(self.images, enc.places, strict=True):
             if place["bytes"]:
                 region.bytes_at(place["offset"], place["bytes"]).copy_(image)
+        self.write_slots(enc.slots)
+        return head
+
+    def take(self, enc):
+        """Makes these the inputs of the next calls."""
+        self.images = [storage_bytes(s, self.device) for s in enc.storages]
         self.places = enc.places
         self.before = [image.clone() for image in self.images]
-        self.write_slots(enc.slots)
         dec = SlotDecoder(self.device, self.images, enc.slots)
         self.slots, self.top = enc.slots, enc.top
         self.args = [dec.maker(n) for n in enc.top]
-        return head
 
     def write_slots(self, slots):
         region = self.regions.get("slots")

@@ -31,7 +31,8 @@
  *
  * Roles: `worker` (candidate), `eager`, `compile` (baselines: model.py under
  * the same shim), `oracle` (model.py; makes inputs, state and expected
- * values), `calib` (trusted: measures the bracket's own cost).
+ * values), `task` (an oracle that ca-filter asks for more, see task.py),
+ * `calib` (trusted: measures the bracket's own cost).
  *
  * Requests, in the order in which they come:
  *   {"op":"jail"}         tells whether namespaces and uid were left behind;

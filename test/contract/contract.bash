@@ -6,7 +6,7 @@
 # that is missing fails, and so does one that nobody listed.
 
 # One record in, one record out, in order: candidates, or tasks.
-TASKS=(ca-dedup-ast)
+TASKS=(ca-dedup-ast ca-filter)
 FILTERS=(ca-compile ca-verify ca-profile ca-reward "${TASKS[@]}")
 # Their own cardinality; their behaviour is tested in test/tools.
 OTHERS=(ca-jail ca-torch ca-workdir)

@@ -74,6 +74,10 @@ run_examples() {
 	run_examples ca-reward.1
 }
 
+@test "examples of ca-filter(1)" {
+	run_examples ca-filter.1
+}
+
 @test "examples of ca-dedup-ast(1)" {
 	run_examples ca-dedup-ast.1
 }

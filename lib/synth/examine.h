@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One task under examination.  Shared by filter.c, which drives, and
+ * checks.c; not for other modules.
+ */
+#ifndef CA_SYNTH_EXAMINE_H
+#define CA_SYNTH_EXAMINE_H
+
+#include "synth/filter.h"
+#include "synth/shot.h"
+#include "synth/task.h"
+
+struct examine {
+	const struct filter_opts *o;
+	unsigned wanted;	/* checks, as bits */
+	struct judge *j;
+	struct task t;
+	struct oracle oracle;
+	struct str checks;	/* members of `checks` so far */
+	struct jw w;
+	struct shot want[2];	/* native results for inputs 0 and 1 */
+	struct json *graph, *eager;	/* what the process told; NULL */
+	const char *reason;	/* the first check that failed */
+	char text[CA_TEXT + 256];	/* how */
+	struct fail fail;
+	int broken;		/* `fail` is a fault */
+};
+
+enum { PASS, REJECT, BROKEN };
+
+/* Each makes one or more checks, writes what it found, and says REJECT or
+ * PASS; BROKEN when the process is gone, hangs or nothing can be trusted:
+ * then nothing more can be asked. */
+int check_contract(struct examine *x);
+int check_trace(struct examine *x);
+int check_eager(struct examine *x);	/* and time, memory, mutation */
+int check_run(struct examine *x);	/* gets memory; finite, random */
+int check_compile(struct examine *x);
+int check_ties(struct examine *x);
+int check_trivial(struct examine *x);
+int check_guard(struct examine *x);
+
+const char *check_name(enum filter_check c);
+int check_wanted(const struct examine *x, enum filter_check c);
+
+/* The lease for what comes: 0 none where the device allows it, 1 shared, 2
+ * exclusive. */
+int examine_hold(struct examine *x, int how);
+
+#endif

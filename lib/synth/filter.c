@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Filtering tasks: which checks are made, threads and their judges, and the
+ * field.
+ */
+#include "synth/filter.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "jail/jail.h"
+#include "rec/stage.h"
+#include "synth/examine.h"
+
+#define FILTER_VERSION "1"
+#define OPS_MAX 512
+
+/* A judge belongs to the thread that opened it. */
+struct own_judge {
+	struct judge *j;
+	struct own_judge *next;
+};
+
+struct filter {
+	struct filter_opts o;
+	struct judge_opts judge;
+	unsigned wanted;
+	pthread_key_t key;
+	pthread_mutex_t lock;
+	struct own_judge *all;
+};
+
+void filter_defaults(struct filter_opts *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->min_ms = 1;
+	o->max_ms = 100;
+	o->max_mem = (int64_t)8 << 30;
+	o->task_s = 60;
+	o->compile_s = 120;
+	o->lease_s = 600;
+}
+
+static int parse_checks(struct filter *f, const char *text, struct err *e)
+{
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		int c = 0;
+
+		while (c < FILTER_CHECKS &&
+		       (strncmp(check_name((enum filter_check)c), text, n) ||
+			check_name((enum filter_check)c)[n]))
+			c++;
+		if (c == FILTER_CHECKS)
+			return err_set(e, CA_USAGE, "unknown check '%.*s'",
+				       (int)n, text);
+		f->wanted |= 1u << c;
+		text += n + (text[n] == ',');
+	}
+	return 0;
+}
+
+struct filter *filter_open(const struct filter_opts *o, struct err *e)
+{
+	struct filter *f = calloc(1, sizeof(*f));
+
+	if (!f || pthread_key_create(&f->key, NULL)) {
+		free(f);
+		err_set(e, CA_SOFTWARE, "out of memory");
+		return NULL;
+	}
+	pthread_mutex_init(&f->lock, NULL);
+	f->o = *o;
+	judge_defaults(&f->judge);
+	f->judge.device = o->device;
+	f->judge.no_jail = o->no_jail;
+	f->judge.no_prov = o->no_prov;
+	f->judge.task_s = o->task_s;
+	f->judge.lease_s = o->lease_s;
+	f->judge.seeded = o->seeded;
+	f->judge.seed = o->seed;
+	if (!o->checks)
+		f->wanted = (1u << FILTER_CHECKS) - 1;
+	else if (parse_checks(f, o->checks, e)) {
+		filter_close(f);
+		return NULL;
+	}
+	return f;
+}
+
+void filter_close(struct filter *f)
+{
+	if (!f)
+		return;
+	while (f->all) {
+		struct own_judge *own = f->all;
+
+		f->all = own->next;
+		judge_close(own->j);
+		free(own);
+	}
+	pthread_key_delete(f->key);
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+}
+
+static struct judge *own_judge(struct filter *f, struct err *e)
+{
+	struct own_judge *own = pthread_getspecific(f->key);
+
+	if (own)
+		return own->j;
+	own = calloc(1, sizeof(*own));
+	if (!own) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		return NULL;
+	}
+	own->j = judge_open(&f->judge, e);
+	if (!own->j || pthread_setspecific(f->key, own)) {
+		judge_close(own->j);
+		free(own);
+		return NULL;
+	}
+	pthread_mutex_lock(&f->lock);
+	own->next = f->all;
+	f->all = own;
+	pthread_mutex_unlock(&f->lock);
+	return own->j;
+}
+
+int examine_hold(struct examine *x, int how)
+{
+	struct device *d = x->j->dev;
+	struct err e = ERR_INIT;
+
+	/* On the CPU everything disturbs a clock, compilers too. */
+	if (!how && strcmp(d->ops->name, "cpu")) {
+		d->ops->unlease(d);
+		return 0;
+	}
+	if (!d->ops->lease(d, how == 2, x->o->lease_s, &e))
+		return 0;
+	return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
+/* All checks, until one fails. */
+static void run_checks(struct examine *x)
+{
+	static int (*const check[])(struct examine *) = {
+		check_contract, check_trace, check_eager, check_run,
+		check_compile, check_ties, check_trivial, check_guard,
+	};
+	size_t n = sizeof(check) / sizeof(*check);
+
+	for (size_t i = 0; i < n && !stage_interrupted(); i++) {
+		int rc = check[i](x);
+
+		if (rc >= BROKEN || (rc && !x->o->exhaustive))
+			break;
+		memset(&x->fail, 0, sizeof(x->fail));
+	}
+}
+
+static void examine_clear(struct examine *x)
+{
+	for (int i = 0; i < 2; i++)
+		shot_release(x->j, &x->want[i]);
+	json_free(x->graph);
+	json_free(x->eager);
+	str_release(&x->checks);
+	x->graph = x->eager = NULL;
+	x->reason = NULL;
+	x->broken = 0;
+}
+
+static void attempt(struct examine *x)
+{
+	x->want[0] = x->want[1] = (struct shot)SHOT_INIT;
+	memset(&x->fail, 0, sizeof(x->fail));
+	jw_init(&x->w, &x->checks);
+	jw_obj(&x->w);
+	run_checks(x);
+	jw_end_obj(&x->w);
+	oracle_stop(x->j, &x->oracle);
+	x->j->dev->ops->unlease(x->j->dev);
+}
+
+/* Once more where the host was lost or the device gave up. */
+static void examine_task(struct examine *x)
+{
+	struct judge *j = x->j;
+
+	attempt(x);
+	for (int again = 0; again < 1 && x->broken && !j->no_torch &&
+	     !stage_interrupted(); again++) {
+		if (!host_alive(j) && j->host) {
+			torch_close(j->host);
+			j->host = NULL;
+		}
+		if (j->dev->ops->recover(j->dev, NULL))
+			return;
+		examine_clear(x);
+		attempt(x);
+	}
+}
+
+static void write_options(const struct examine *x, struct jw *w)
+{
+	jw_key(w, "options");
+	jw_obj(w);
+	jw_knum(w, "min_ms", x->o->min_ms);
+	jw_knum(w, "max_ms", x->o->max_ms);
+	jw_kint(w, "max_mem", x->o->max_mem);
+	jw_kbool(w, "exhaustive", x->o->exhaustive);
+	jw_key(w, "checks");
+	jw_arr(w);
+	for (int c = 0; c < FILTER_CHECKS; c++)
+		if (check_wanted(x, (enum filter_check)c))
+			jw_str(w, check_name((enum filter_check)c));
+	jw_end_arr(w);
+	jw_end_obj(w);
+}
+
+static void write_where(const struct examine *x, struct jw *w)
+{
+	const struct judge *j = x->j;
+
+	jw_kstr(w, "device", j->dev->ops->name);
+	jw_kstr(w, "model", j->dev->model);
+	jw_kstr(w, "torch", j->host ? torch_version(j->host) : NULL);
+	jw_kstr(w, "jail", j->jail);
+}
+
+static const char *status_of(const struct examine *x)
+{
+	if (!x->t.code)
+		return "bad_record";
+	if (x->broken)
+		return "infra_error";
+	return x->reason ? "rejected" : "ok";
+}
+
+static void write_field(struct examine *x, int64_t began, struct jw *w)
+{
+	jw_obj(w);
+	jw_kstr(w, "status", status_of(x));
+	jw_kstr(w, "reason", x->broken ? NULL : x->reason);
+	if (x->broken)
+		jw_kstr(w, "text", x->fail.text);
+	else if (x->reason)
+		jw_kstr(w, "text", x->text);
+	if (x->j) {
+		jw_key(w, "checks");
+		jw_raw(w, x->checks.buf, x->checks.len);
+		write_where(x, w);
+	}
+	write_options(x, w);
+	jw_kstr(w, "version", FILTER_VERSION);
+	if (!x->o->no_prov)
+		rec_write_prov(w, began);
+	jw_end_obj(w);
+}
+
+/* The operators that a call dispatched; else those of the trace. */
+static int set_ops(struct examine *x, struct rec *r)
+{
+	const struct json *ops = json_get(x->eager ? x->eager : x->graph,
+					  "ops");
+	struct str s = STR_INIT;
+	struct jw w;
+	size_t n = 0;
+	int rc;
+
+	if (!ops)
+		return 0;
+	jw_init(&w, &s);
+	jw_arr(&w);
+	for (ops = json_first(ops); ops && n++ < OPS_MAX;
+	     ops = json_next(ops))
+		jw_node(&w, ops);
+	jw_end_arr(&w);
+	rc = s.failed ? -1 : rec_set(r, "ops", s.buf, s.len);
+	str_release(&s);
+	return rc;
+}
+
+static int set_fields(struct examine *x, struct rec *r, int64_t began,
+		      struct err *e)
+{
+	struct str s = STR_INIT;
+	struct jw w;
+	int rc = -1;
+
+	jw_init(&w, &s);
+	write_field(x, began, &w);
+	if (!s.failed && !rec_set(r, "filter", s.buf, s.len) &&
+	    !set_ops(x, r) && !task_keep(r, !strcmp(status_of(x), "ok")))
+		rc = 0;
+	str_release(&s);
+	return rc ? err_set(e, CA_SOFTWARE, "out of memory") : 0;
+}
+
+int filter_record(struct filter *f, struct rec *r, struct err *e)
+{
+	struct examine *x = calloc(1, sizeof(*x));
+	int64_t began = now_ns();
+	int rc = 0;
+
+	if (!x)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	x->o = &f->o;
+	x->wanted = f->wanted;
+	task_read(r, &x->t);
+	if (!x->t.code) {
+		x->reason = check_name(CHECK_CONTRACT);
+		strcpy(x->text, "the record has no code");
+	} else {
+		x->j = own_judge(f, e);
+		if (!x->j) {
+			free(x);
+			return -1;
+		}
+		examine_task(x);
+		if (x->broken && x->j->no_torch)
+			rc = err_set(e, CA_UNAVAILABLE, "%s", x->fail.text);
+	}
+	if (!rc)
+		rc = set_fields(x, r, began, e);
+	if (x->j)
+		examine_clear(x);
+	free(x);
+	return rc;
+}
+
+const char *filter_word(const struct rec *r)
+{
+	struct json *f;
+	const char *word = NULL, *reason;
+	size_t len;
+	const char *text = rec_text(r, "filter", &len);
+
+	f = text ? json_parse(text, len, JSON_MAX_LINE, NULL, NULL) : NULL;
+	reason = json_get_str(f, "reason", NULL);
+	if (reason)
+		for (int c = 0; c < FILTER_CHECKS; c++)
+			if (!strcmp(reason, check_name((enum filter_check)c)))
+				word = check_name((enum filter_check)c);
+	if (f && !word)
+		word = strcmp(json_get_str(f, "status", ""), "ok") ?
+			"infra_error" : "kept";
+	json_free(f);
+	return word;
+}

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The role `task`: an oracle that also says what ca-filter asks of a task.
+
+Beyond the oracle's requests:
+  {"op":"graph"}              the graph under fake tensors: {"hash", "nodes", "ops"}
+  {"op":"eager","seed":"N","budget":S}
+                              calls that are timed and one that is recorded: {"us":[...],
+                              "peak", "ops", "modified", "random"}
+  {"op":"compiled","budget":S}  after an expect of precision "compiled": {"us":[...]}
+and more precisions of `expect`, which answer with something else than the result for the
+inputs at hand, in its shape: "compiled", "swapped" (two inputs exchanged), "scaled" (inputs
+times 2), and trivial answers: "zeros", "mean", "slice:K" (mean along axis K), "copy:K"
+(the Kth input), "multiple:K" (that times the best constant)."""
+import hashlib
+import resource
+import time
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from catorch import oracle
+from catorch.proto import (
+    END_BAD_REQUEST,
+    END_RAISED,
+    END_UNSUPPORTED,
+    PHASE_FORWARD,
+    PHASE_INPUTS,
+    PHASE_RESULT,
+)
+from catorch.shim import NAME, Fail, failing, tail_of
+
+WARM = 2
+CALLS = 25
+MIN_CALLS = 5
+MAX_NODES = 5000
+TRACE_SECONDS = 20
+# Operations that make or move nothing but storage; views are known by their schemas.
+STORAGE = {
+    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
+    "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like",
+    "new_full", "scalar_tensor", "arange", "fill", "fill_", "zero_", "copy", "copy_", "clone",
+    "_to_copy", "_unsafe_view", "_reshape_copy", "lift_fresh", "lift_fresh_copy", "lift",
+    "detach", "_local_scalar_dense", "set_", "resize_", "is_nonzero", "_assert_async",
+    "_assert_scalar", "sym_size", "sym_stride", "sym_numel", "_has_compatible_shallow_copy_type",
+}
+
+
+def op_name(func):
+    """Of what computes or moves data; None for the rest."""
+    packet = getattr(func, "overloadpacket", None)
+    if packet is None:
+        return None
+    namespace, _, name = packet._qualified_op_name.partition("::")
+    if namespace == "prim" or name in STORAGE or getattr(func, "is_view", False):
+        return None
+    return name if namespace == "aten" else f"{namespace}.{name}"
+
+
+class TooMuch(Exception):
+    pass
+
+
+class Recorder(TorchDispatchMode):
+    """Names of the operations that are dispatched, in order."""
+
+    def __init__(self, limit=None):
+        super().__init__()
+        self.names = []
+        self.count = 0
+        self.limit = limit
+        self.end = time.monotonic() + TRACE_SECONDS
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        if self.limit and (self.count > self.limit or time.monotonic() > self.end):
+            raise TooMuch
+        name = op_name(func)
+        if name:
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def text_of(value, number):
+    """A canonical text of a node's argument."""
+    if isinstance(value, torch.fx.Node):
+        return f"%{number[value]}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(text_of(v, number) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}={text_of(value[k], number)}" for k in sorted(value)) + "}"
+    return repr(value)
+
+
+def shape_text(value):
+    if isinstance(value, torch.Tensor):
+        return f"{NAME.get(value.dtype, value.dtype)}{list(value.shape)}{list(value.stride())}"
+    return type(value).__name__
+
+
+def graph_hash(module):
+    """Of operations, arguments and shapes; names and values of parameters do not count."""
+    lines, number = [], {}
+    for i, node in enumerate(module.graph.nodes):
+        number[node] = i
+        what = str(node.target) if node.op == "call_function" else node.op
+        shape = ""
+        if node.op == "placeholder":
+            shape = shape_text(node.meta.get("val"))
+        elif node.op == "get_attr":
+            value = module
+            for part in node.target.split("."):
+                value = getattr(value, part)
+            shape = shape_text(value)
+        lines.append(f"{what} {shape} {text_of(node.args, number)} {text_of(node.kwargs, number)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def trace(model, args):
+    """The graph of a call under fake tensors: its hash, nodes and operations."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    leaves, spec = tree_flatten(args)
+    where = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
+
+    def call(*tensors):
+        now = list(leaves)
+        for i, t in zip(where, tensors, strict=True):
+            now[i] = t
+        with Recorder(MAX_NODES):
+            return tree_flatten(model(*tree_unflatten(now, spec)))[0]
+
+    module = make_fx(call, tracing_mode="fake", _allow_non_fake_inputs=True)(
+        *[leaves[i] for i in where])
+    module.graph.eliminate_dead_code()
+    constants = [repr(v) for v in leaves if not isinstance(v, torch.Tensor)]
+    nodes = [n for n in module.graph.nodes if n.op == "call_function"]
+    ops = [name for name in (op_name(n.target) for n in nodes) if name]
+    key = hashlib.sha256((graph_hash(module) + "".join(constants)).encode()).hexdigest()[:32]
+    return {"hash": key, "nodes": len(nodes), "ops": ops}
+
+
+def like(value, fn):
+    """fn of each tensor; numbers become zero-dimensional ones and back."""
+    def one(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return fn(leaf)
+        if isinstance(leaf, (bool, int, float)):
+            return type(leaf)(fn(torch.tensor(leaf)).item())
+        return leaf
+    return tree_map(one, value)
+
+
+def as_type(wide, t):
+    if not (t.is_floating_point() or t.is_complex()):
+        wide = wide.round()
+    return wide.to(t.dtype).expand(t.shape).contiguous()
+
+
+def wide_of(t):
+    return t.to(torch.complex128 if t.is_complex() else torch.float64)
+
+
+class Task(oracle.Oracle):
+    compiled = None
+
+    def begin(self, req, foreign=True):
+        super().begin(req, foreign)
+        if self.job.shop:
+            self.job.shop.use()
+        self.rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def fresh(self, seed):
+        """Arguments of this process's own, before anything is shared."""
+        enc = self.make_inputs(seed, "plain", 1.0)
+        self.take(enc)
+        return [make() for make in self.args]
+
+    def do_graph(self, req):
+        args = self.fresh(1)
+        self.phase = PHASE_FORWARD
+        try:
+            found = trace(self.model, args)
+        except TooMuch:
+            raise Fail(END_UNSUPPORTED, PHASE_FORWARD,
+                       f"more than {MAX_NODES} operations, or {TRACE_SECONDS} s") from None
+        except BaseException as exc:
+            raise Fail(END_UNSUPPORTED, PHASE_FORWARD, tail_of(exc)) from None
+        return self.describe(found)
+
+    # -- eager
+
+    def clock(self, call, budget):
+        """Microseconds of some calls, at most for `budget` seconds."""
+        cuda = self.device.type == "cuda"
+        end = time.monotonic() + budget
+        us = []
+        for i in range(WARM + CALLS):
+            if cuda:
+                torch.cuda.synchronize()
+                ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                ends[0].record()
+            begin = time.perf_counter_ns()
+            result = call()
+            took = (time.perf_counter_ns() - begin) / 1e3
+            if cuda:
+                ends[1].record()
+                torch.cuda.synchronize()
+                took = ends[0].elapsed_time(ends[1]) * 1e3
+            del result
+            late = time.monotonic() > end
+            if i >= WARM or late:
+                us.append(took)
+            if late and (i >= WARM + MIN_CALLS - 1 or took > 2e5 * budget):
+                break
+        return us
+
+    def peak(self):
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated()
+        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self.rss) << 10
+
+    def do_eager(self, req):
+        self.fresh(int(req["seed"]))
+        self.phase = PHASE_FORWARD
+
+        def call():
+            return failing(END_RAISED, PHASE_FORWARD, self.model, *[make() for make in self.args])
+
+        with Recorder() as seen:
+            result = call()
+        failing(END_UNSUPPORTED, PHASE_RESULT, self.check, result)
+        del result
+        modified = self.after()
+        us = self.clock(call, float(req["budget"]))
+        peak = self.peak()
+        self.restore(modified)
+        return self.describe({"us": us, "peak": peak, "ops": seen.names,
+                              "modified": modified & oracle.MODIFIED_INPUTS})
+
+    def check(self, result):
+        flat = oracle.Flat()
+        flat.add(result)
+        flat.digest()
+        for leaf in flat.leaves:
+            if isinstance(leaf, torch.Tensor):
+                oracle.check_tensor(leaf)
+
+    # -- other answers
+
+    def native(self, loose):
+        if loose or self.answer_by is None:
+            return super().native(loose)
+        result, modified = self.answer_by()
+        return result, modified
+
+    answer_by = None
+
+    def do_expect(self, req):
+        name, _, k = str(req.get("precision", "native")).partition(":")
+        if name in ("native", "loose", "fp64"):
+            return super().do_expect(req)
+        method = getattr(self, "as_" + name, None)
+        if method is None:
+            raise Fail(END_BAD_REQUEST, PHASE_FORWARD, f"unknown precision {name!r}")
+        self.answer_by = (lambda: method(int(k))) if k else method
+        try:
+            return super().do_expect({**req, "precision": "native"})
+        finally:
+            self.answer_by = None
+
+    def own(self):
+        """The result for these inputs, which several answers are made from."""
+        if self.known is None:
+            result, modified = oracle.Oracle.native(self, False)
+            if modified:
+                return result, modified
+            self.known = result
+        return self.known, 0
+
+    known = None
+
+    def take(self, enc):
+        self.known = None
+        super().take(enc)
+
+    def do_state(self, req):
+        self.known = None
+        return super().do_state(req)
+
+    def do_compiled(self, req):
+        if self.compiled is None:
+            raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "nothing is compiled")
+        us = self.clock(lambda: self.compiled(*[make() for make in self.args]),
+                        float(req["budget"]))
+        return self.describe({"us": us})
+
+    def as_compiled(self):
+        if self.compiled is None:
+            self.compiled = torch.compile(self.model)
+        args = [make() for make in self.args]
+        result = failing(END_RAISED, PHASE_FORWARD, self.compiled, *args)
+        return result, self.after()
+
+    def tensors(self, args):
+        return [v for v in tree_flatten(args)[0] if isinstance(v, torch.Tensor)]
+
+    def called_with(self, args):
+        result = failing(END_RAISED, PHASE_FORWARD, self.model, *args)
+        return result, self.after()
+
+    def as_swapped(self):
+        leaves, spec = tree_flatten([make() for make in self.args])
+        first = {}
+        for i, v in enumerate(leaves):
+            if not isinstance(v, torch.Tensor):
+                continue
+            k = first.setdefault((v.shape, v.dtype), i)
+            if k != i:
+                leaves[i], leaves[k] = leaves[k], leaves[i]
+                return self.called_with(tree_unflatten(leaves, spec))
+        raise Fail(END_UNSUPPORTED, PHASE_INPUTS, "no two inputs are of one shape")
+
+    def as_scaled(self):
+        args = [make() for make in self.args]
+        if not any(t.is_floating_point() for t in self.tensors(args)):
+            raise Fail(END_UNSUPPORTED, PHASE_INPUTS, "no input is a float tensor")
+        return self.called_with(tree_map(
+            lambda v: v * 2 if isinstance(v, torch.Tensor) and v.is_floating_point() else v, args))
+
+    def as_zeros(self):
+        result, modified = self.own()
+        return like(result, torch.zeros_like), modified
+
+    def as_mean(self):
+        result, modified = self.own()
+        return like(result, lambda t: as_type(wide_of(t).mean(), t)), modified
+
+    def as_slice(self, k):
+        result, modified = self.own()
+        if not any(t.dim() > k and t.dim() > 1 for t in self.tensors(result)):
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT, "no such axis")
+
+        def one(t):
+            dim = (k,) if t.dim() > k else None
+            return as_type(wide_of(t).mean(dim, keepdim=True), t)
+        return like(result, one), modified
+
+    def input_like(self, k, change):
+        result, modified = self.own()
+        given = self.tensors([make() for make in self.args])
+        if k >= len(given) or not any(t.numel() == given[k].numel() for t in self.tensors(result)):
+            raise Fail(END_UNSUPPORTED, PHASE_RESULT, "no such input, or of another size")
+
+        def one(t):
+            x = given[k]
+            if x.numel() != t.numel() or (x.is_complex() and not t.is_complex()):
+                return torch.zeros_like(t)
+            return as_type(change(wide_of(x).reshape(t.shape), wide_of(t)), t)
+        return like(result, one), modified
+
+    def as_copy(self, k):
+        return self.input_like(k, lambda x, want: x)
+
+    def as_multiple(self, k):
+        def fitted(x, want):
+            x, want = x.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)
+            return x * ((x * want).sum() / (x * x).sum().clamp_min(1e-30))
+        return self.input_like(k, fitted)
