@@ -144,17 +144,18 @@ class Env:
 
     def prepare(self, role, device=None):
         """Before a child of this role on a device; unless told, on what the tools take
-        when they are not told."""
-        if role != "compile":
-            return
-        from catorch import inductor
+        when they are not told.  Whether there was something to do."""
         kind = (device or ("cuda" if cuda_here() else "cpu")).partition(":")[0]
+        if role != "compile" or kind in self.ready:
+            return False
+        from catorch import inductor
         if not self.ready:
             inductor.prime(self.cache)
-        if kind == "cpu" and kind not in self.ready:
+        if kind == "cpu":
             inductor.prime_cpu(self.cache, cpu_flags())
             self.files += self.compiled_headers()
         self.ready.add(kind)
+        return True
 
     def compiled_headers(self):
         return [os.path.join(self.cache, name) for name in os.listdir(self.cache)
