@@ -19,6 +19,7 @@ struct race {
 	double bracket[STATS_ROUNDS];	/* ns, median of each round */
 	double correction[STATS_ROUNDS];	/* ns, C of each round */
 	struct stats_time time[STATS_ROUNDS];
+	int warm;		/* untimed calls preceded its timed ones */
 	int no_wait;		/* answers without waiting for the GPU */
 	struct trace_table kernels;	/* of its last round */
 	double device_us[STATS_ROUNDS];	/* sum of kernels' times by CUPTI,
