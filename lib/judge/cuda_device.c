@@ -20,6 +20,7 @@
 #define LATE_LEAST_US 250	/* a time slice is some 2 ms */
 #define MAX_PIDS 64
 #define RECOVER_SECONDS 30
+#define OPEN_SECONDS 600	/* for somebody's clock to stop */
 
 int device_cuda_count(void)
 {
@@ -277,6 +278,23 @@ static int open_parts(struct cuda *c, int index, struct err *e)
 	return calibrate_probe(c, e);
 }
 
+/* Under the lease, because a new context and its first kernels would disturb
+ * somebody's clock. */
+static int open_leased(struct cuda *c, int index, struct err *e)
+{
+	struct cu_info info;
+	int lease, rc;
+
+	if (cu_info(index, &info, e))
+		return -1;
+	lease = lease_take(info.uuid, 0, OPEN_SECONDS, e);
+	if (lease < 0)
+		return -1;
+	rc = open_parts(c, index, e);
+	close(lease);
+	return rc;
+}
+
 struct device *device_cuda_open(int index, struct err *e)
 {
 	struct cuda *c;
@@ -302,7 +320,7 @@ struct device *device_cuda_open(int index, struct err *e)
 	c->dev.ops = &cuda_ops;
 	c->lease = c->registered = -1;
 	c->flush = c->scratch = (struct cu_mem)CU_MEM_INIT;
-	if (open_parts(c, index, e)) {
+	if (open_leased(c, index, e)) {
 		cuda_close(&c->dev);
 		return NULL;
 	}

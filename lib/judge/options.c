@@ -44,10 +44,12 @@ void judging_warm(struct judging *g, const char *role)
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
 	struct stat st;
 
-	/* A failure shows when the host is needed. */
-	if (!fstat(STDIN_FILENO, &st) && S_ISFIFO(st.st_mode) &&
-	    poll(&p, 1, 0) == 0)
-		g->host = torch_start(role, !g->o->no_jail, NULL);
+	/* Failures show when host and device are needed. */
+	if (fstat(STDIN_FILENO, &st) || !S_ISFIFO(st.st_mode) ||
+	    poll(&p, 1, 0) != 0)
+		return;
+	g->host = torch_start(role, !g->o->no_jail, NULL);
+	judging_open(g, NULL);
 }
 
 void judging_close(struct judging *g)

@@ -45,7 +45,7 @@
 
 /*
  * What a tool that judges keeps: the judge is opened at the first candidate,
- * so that records of other kinds cost nothing.
+ * so that records of other kinds cost nothing, or while waiting for it.
  */
 struct judging {
 	struct judge_opts *o;
@@ -58,7 +58,8 @@ void judging_init(struct judging *g, struct judge_opts *o,
 		  const struct common *c);
 /*
  * Where the first record is still on its way (stdin is a pipe with nothing in
- * it), starts a torch host meanwhile, with what children of `role` need.
+ * it), starts a torch host meanwhile, with what children of `role` need, and
+ * opens the judge.
  */
 void judging_warm(struct judging *g, const char *role);
 /* The judge, opened now if need be; NULL with `e`. */
