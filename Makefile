@@ -113,6 +113,13 @@ test-lib: test-bins
 test-gpu: all $(gpu_progs)
 	@B=$B BIN=$(BIN) test/run.sh gpu
 
+# All of test/attacks, and that each is paid where its defence is missing.
+test-attacks: all
+	@CA_BIN=$(BIN) test/attacks/run.sh cpu
+	@CA_BIN=$(BIN) test/attacks/run.sh -r strict cpu
+	@CA_BIN=$(BIN) test/attacks/run.sh -r kernelbench cpu
+	@test/attacks/run.sh -w cpu
+
 # A short run of every harness; 77 is "cannot here", said by the script.
 fuzz:
 	@test/fuzz/run.sh $(FUZZ_SECONDS) || [ $$? = 77 ]

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/weaken.h"
 #include "judge/memo.h"
 #include "judge/trial.h"
 
@@ -275,7 +276,9 @@ int guard_task(struct judge *j, struct oracle *o, const char *task,
 	struct jw w;
 
 	json_free(known);
-	if (have)
+	if (weakened("guard"))
+		memset(g, 0, sizeof(*g));
+	if (have || weakened("guard"))
 		return 0;
 	if (run(j, o, g, f))
 		return -1;

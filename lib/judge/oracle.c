@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/weaken.h"
 #include "judge/rules.h"
 #include "judge/session.h"
 
@@ -294,7 +295,7 @@ int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
 	jw_obj(&w);
 	jw_kstr(&w, "op", "state");
 	jw_ku64(&w, "seed", seed);
-	jw_kbool(&w, "perturb", perturb);
+	jw_kbool(&w, "perturb", perturb && !weakened("weights"));
 	jw_end_obj(&w);
 	rc = request(j, o, &req, &m, f);
 	str_release(&req);

@@ -1,0 +1,11 @@
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.relu(a @ b) + 1
+
+def get_inputs():
+    return [torch.randn(1024, 1024), torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,11 @@
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,16 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The attacks for CUDA, each with the verdict that its file states.
+
+setup_file() {
+	export BATS_TEST_TIMEOUT=600
+}
+
+@test "attacks on CUDA get the status that they state" {
+	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
+		skip "no GPU"
+	run test/attacks/run.sh cuda
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
