@@ -15,10 +15,14 @@ FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
 LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lonig -lutf8proc -lm \
-	-ldl -lpthread
+	-ldl -lpthread $(openmp)
 
 lib_src := $(wildcard lib/*/*.c)
-lib_obj := $(lib_src:%.c=$B/%.o)
+# Operations on the CPU, once for each level of its instructions.
+cpu_src := $(wildcard lib/gpu/cpu/*.c)
+cpu_levels := 1 $(if $(filter x86_64,$(shell uname -m)),3 4)
+lib_obj := $(lib_src:%.c=$B/%.o) \
+	$(foreach l,$(cpu_levels),$(cpu_src:%.c=$B/level$l/%.o))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/ca-*.c))
 tests := $(patsubst test/lib/%.c,%,$(wildcard test/lib/*_test.c))
 
@@ -48,6 +52,20 @@ $B/lib/base/python.o: lib/torch/requirements.txt
 # Loops over every captured element: worth the vectoriser.
 $B/lib/ast/match.o: ALL_CFLAGS += -O3
 $B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
+
+# clang's OpenMP would need a runtime of its own: there it runs serially.
+openmp := $(if $(findstring clang,$(CC)),-fopenmp-simd,-fopenmp)
+cpu_flags = -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math $(openmp)
+march1 :=
+march3 := -march=x86-64-v3
+march4 := -march=x86-64-v4 -mprefer-vector-width=512
+define level
+$B/level$(1)/%.o: %.c | deps
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) -DCPU_LEVEL=$(1) $$(cpu_flags) $$(march$(1)) \
+		-c -o $$@ $$<
+endef
+$(foreach l,$(cpu_levels),$(eval $(call level,$l)))
 
 # Texts that NVRTC compiles at run time, as bytes in the library.
 $B/gen/%.inc: lib/judge/%

@@ -363,3 +363,8 @@ double nn_config_freqs(const struct nn_config *c, double *freq)
 	}
 	return c->rope_mscale;
 }
+
+float nn_config_scale(const struct nn_config *c)
+{
+	return (float)(1 / sqrt((double)c->head_dim));
+}

@@ -61,4 +61,7 @@ int64_t nn_config_params(const struct nn_config *c);
  */
 double nn_config_freqs(const struct nn_config *c, double *freq);
 
+/* Factor on the scores of attention: 1 / sqrt(head_dim). */
+float nn_config_scale(const struct nn_config *c);
+
 #endif

@@ -16,5 +16,5 @@ nn=$top/${B:-build}/test/nn
 need_models() {
 	py=$(models_python) ||
 		skip 'no transformers: test/setup/venv.sh models installs it'
-	export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+	export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_WAIT_POLICY=passive
 }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU as a device: memory and the table of operations.
+ */
+#include "gpu/cpu/level.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void close_cpu(struct gpu *g)
+{
+	free(g);
+}
+
+static void *alloc_cpu(struct gpu *g, size_t bytes, struct err *e)
+{
+	/* Fresh pages are zero already, and only those that are touched take
+	 * memory. */
+	void *p = calloc(1, bytes + 64);
+
+	(void)g;
+	if (!p)
+		err_set(e, CA_UNAVAILABLE, "no memory");
+	return p;
+}
+
+static void free_cpu(struct gpu *g, void *p)
+{
+	(void)g;
+	free(p);
+}
+
+static size_t avail_cpu(struct gpu *g)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	size_t kib = 0, n;
+	char line[128];
+
+	(void)g;
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "MemAvailable: %zu kB", &n) == 1)
+			kib = n;
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
+static void copy_cpu(struct gpu *g, void *dst, const void *src, size_t n)
+{
+	(void)g;
+	memcpy(dst, src, n);
+}
+
+static void zero_cpu(struct gpu *g, void *dst, size_t n)
+{
+	(void)g;
+	memset(dst, 0, n);
+}
+
+static void sync_cpu(struct gpu *g)
+{
+	(void)g;
+}
+
+/* Transposed copies of a matrix, or of both sides of a product. */
+static size_t work_size_cpu(size_t t, size_t width, size_t matrix)
+{
+	size_t both = t * width;
+
+	return (both > matrix ? both : matrix) * sizeof(float) + 65536;
+}
+
+static struct gpu_ops ops = {
+	.close = close_cpu, .alloc = alloc_cpu, .free = free_cpu,
+	.work_size = work_size_cpu, .avail = avail_cpu, .upload = copy_cpu,
+	.download = copy_cpu, .copy = copy_cpu, .zero = zero_cpu,
+	.sync = sync_cpu,
+};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+void cpu3_fill(struct gpu_ops *o);
+void cpu4_fill(struct gpu_ops *o);
+#endif
+
+static void choose_level(void)
+{
+	cpu1_fill(&ops);
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512bw"))
+		cpu4_fill(&ops);
+	else if (__builtin_cpu_supports("avx2") &&
+		 __builtin_cpu_supports("fma"))
+		cpu3_fill(&ops);
+#endif
+}
+
+void gpu_calm_threads(char **argv)
+{
+	if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
+	    setenv("GOMP_SPINCOUNT", "5000", 1))
+		return;
+	/* If that fails, things are as they would have been. */
+	execv("/proc/self/exe", argv);
+}
+
+struct gpu *gpu_open_cpu(struct err *e)
+{
+	struct gpu *g = calloc(1, sizeof *g);
+
+	if (!g) {
+		err_set(e, CA_SOFTWARE, "no memory");
+		return NULL;
+	}
+	pthread_once(&once, choose_level);
+	g->ops = &ops;
+	snprintf(g->name, sizeof g->name, "cpu");
+	return g;
+}

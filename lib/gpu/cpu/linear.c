@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products.  y = x w^T reads rows of both along k, so an element is a
+ * dot product: 16 partial sums in steps of 16, then their sum, then the rest.
+ * The tiles below only decide which of them are computed together, never how
+ * one is summed.  BLAS would not promise that: its order depends on the
+ * number of rows, and a token would get another log-probability in a prompt
+ * than it had when it was sampled.
+ */
+#include "gpu/cpu/level.h"
+#include "gpu/cpu/vec.h"
+
+#define BLOCK 64		/* columns of one task */
+#define SMALL 65536		/* products not worth a second thread */
+
+struct job {
+	float *y;
+	const float *x;
+	const char *w;		/* float or bf16 */
+	const float *bias;
+	int m, n, k, add, bf16;
+};
+
+INLINE void load_w(vec *v, const char *w, size_t at, int bf16)
+{
+	if (bf16)
+		vec_load_bf16(v, (const uint16_t *)(const void *)w + at);
+	else
+		vec_load(v, (const float *)(const void *)w + at);
+}
+
+INLINE float one_w(const char *w, size_t at, int bf16)
+{
+	if (bf16)
+		return bf16_float(((const uint16_t *)(const void *)w)[at]);
+	return ((const float *)(const void *)w)[at];
+}
+
+INLINE void put(const struct job *j, int row, int col, float sum)
+{
+	float *y = &j->y[(size_t)row * (size_t)j->n + (size_t)col];
+
+	if (j->bias)
+		sum += j->bias[col];
+	*y = j->add ? *y + sum : sum;
+}
+
+/* What is left of a dot product behind its whole vectors. */
+INLINE float rest(const struct job *j, int row, int col, int bf16)
+{
+	size_t k = (size_t)j->k;
+	const float *x = j->x + (size_t)row * k;
+	float sum = 0;
+
+	for (size_t i = k / LANES * LANES; i < k; i++)
+		sum += x[i] * one_w(j->w, (size_t)col * k + i, bf16);
+	return sum;
+}
+
+#define PUT(r, c) \
+	put(j, row + r, col + c, \
+	    vec_sum(&s##r##c) + rest(j, row + r, col + c, bf16))
+#define FOUR(macro, r) macro(r, 0); macro(r, 1); macro(r, 2); macro(r, 3)
+#define ADD(r, c) s##r##c += a##r * b##c
+
+/* Four rows, four columns.  Spelt out, since compilers keep arrays of
+ * vectors in memory. */
+INLINE void tile_4x4(const struct job *j, int row, int col, int bf16)
+{
+	size_t k = (size_t)j->k, w = (size_t)col * k;
+	const float *x = j->x + (size_t)row * k;
+	vec s00 = { 0 }, s01 = { 0 }, s02 = { 0 }, s03 = { 0 };
+	vec s10 = { 0 }, s11 = { 0 }, s12 = { 0 }, s13 = { 0 };
+	vec s20 = { 0 }, s21 = { 0 }, s22 = { 0 }, s23 = { 0 };
+	vec s30 = { 0 }, s31 = { 0 }, s32 = { 0 }, s33 = { 0 };
+	vec a0, a1, a2, a3, b0, b1, b2, b3;
+
+	for (size_t i = 0; i + LANES <= k; i += LANES) {
+		load_w(&b0, j->w, w + i, bf16);
+		load_w(&b1, j->w, w + k + i, bf16);
+		load_w(&b2, j->w, w + 2 * k + i, bf16);
+		load_w(&b3, j->w, w + 3 * k + i, bf16);
+		vec_load(&a0, x + i);
+		FOUR(ADD, 0);
+		vec_load(&a1, x + k + i);
+		FOUR(ADD, 1);
+		vec_load(&a2, x + 2 * k + i);
+		FOUR(ADD, 2);
+		vec_load(&a3, x + 3 * k + i);
+		FOUR(ADD, 3);
+	}
+	FOUR(PUT, 0);
+	FOUR(PUT, 1);
+	FOUR(PUT, 2);
+	FOUR(PUT, 3);
+}
+
+INLINE void tile_1x4(const struct job *j, int row, int col, int bf16)
+{
+	size_t k = (size_t)j->k, w = (size_t)col * k;
+	const float *x = j->x + (size_t)row * k;
+	vec s00 = { 0 }, s01 = { 0 }, s02 = { 0 }, s03 = { 0 };
+	vec a0, b0, b1, b2, b3;
+
+	for (size_t i = 0; i + LANES <= k; i += LANES) {
+		vec_load(&a0, x + i);
+		load_w(&b0, j->w, w + i, bf16);
+		load_w(&b1, j->w, w + k + i, bf16);
+		load_w(&b2, j->w, w + 2 * k + i, bf16);
+		load_w(&b3, j->w, w + 3 * k + i, bf16);
+		FOUR(ADD, 0);
+	}
+	FOUR(PUT, 0);
+}
+
+INLINE void tile_1x1(const struct job *j, int row, int col, int bf16)
+{
+	size_t k = (size_t)j->k, w = (size_t)col * k;
+	const float *x = j->x + (size_t)row * k;
+	vec s00 = { 0 }, a0, b0;
+
+	for (size_t i = 0; i + LANES <= k; i += LANES) {
+		vec_load(&a0, x + i);
+		load_w(&b0, j->w, w + i, bf16);
+		ADD(0, 0);
+	}
+	PUT(0, 0);
+}
+
+INLINE void block(const struct job *j, int first, int end, int bf16)
+{
+	int row = 0, col;
+
+	for (; row + 4 <= j->m; row += 4)
+		for (col = first; col + 4 <= end; col += 4)
+			tile_4x4(j, row, col, bf16);
+	for (; row < j->m; row++)
+		for (col = first; col + 4 <= end; col += 4)
+			tile_1x4(j, row, col, bf16);
+	for (row = 0; row < j->m; row++)
+		for (col = end - (end - first) % 4; col < end; col++)
+			tile_1x1(j, row, col, bf16);
+}
+
+static void run(const struct job *j)
+{
+	int blocks = (j->n + BLOCK - 1) / BLOCK;
+	double work = (double)j->m * j->n * j->k;
+
+#pragma omp parallel for schedule(static) if (work > SMALL)
+	for (int i = 0; i < blocks; i++) {
+		int col = i * BLOCK;
+		int end = col + BLOCK < j->n ? col + BLOCK : j->n;
+
+		if (j->bf16)
+			block(j, col, end, 1);
+		else
+			block(j, col, end, 0);
+	}
+}
+
+void CPU_OP(linear)(struct gpu *g, const struct gpu_linear *a)
+{
+	const struct job j = {
+		a->y, a->x, a->w, a->bias, a->m, a->n, a->k, a->add,
+		a->wtype == GPU_BF16
+	};
+
+	(void)g;
+	run(&j);
+}
+
+/* out (n, m) = in (m, n)^T. */
+static void transpose(float *out, const float *in, int m, int n)
+{
+#pragma omp parallel for schedule(static) if ((double)m * n > SMALL)
+	for (int j0 = 0; j0 < n; j0 += 16)
+		for (int i0 = 0; i0 < m; i0 += 16)
+			for (int j = j0; j < n && j < j0 + 16; j++)
+				for (int i = i0; i < m && i < i0 + 16; i++)
+					out[(size_t)j * (size_t)m + (size_t)i] =
+						in[(size_t)i * (size_t)n +
+						   (size_t)j];
+}
+
+static void bias_back(float *db, const float *dy, int m, int n)
+{
+#pragma omp parallel for schedule(static) if ((double)m * n > SMALL)
+	for (int j = 0; j < n; j++) {
+		float sum = 0;
+
+		for (int i = 0; i < m; i++)
+			sum += dy[(size_t)i * (size_t)n + (size_t)j];
+		db[j] += sum;
+	}
+}
+
+void CPU_OP(linear_back)(struct gpu *g, const struct gpu_linear_back *a)
+{
+	float *work = g->work, *xt = work + (size_t)a->m * (size_t)a->n;
+	struct job dx = { a->dx, a->dy, g->work, NULL, a->m, a->k, a->n, 0,
+			  0 };
+	struct job dw = { a->dw, work, (const char *)xt, NULL, a->n, a->k,
+			  a->m, 1, 0 };
+
+	if (a->dx) {
+		transpose(work, a->w, a->n, a->k);
+		run(&dx);
+	}
+	if (a->dw) {
+		transpose(work, a->dy, a->m, a->n);
+		transpose(xt, a->x, a->m, a->k);
+		run(&dw);
+	}
+	if (a->db)
+		bias_back(a->db, a->dy, a->m, a->n);
+}

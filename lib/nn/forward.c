@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nn/model.h"
+
+void nn_embed(const struct nn_model *m, const struct nn_step *s, void *x)
+{
+	gpu_do_embed(m->g, &(struct gpu_embed){
+		.out = x, .w = m->w.embed, .ids = s->ids, .t = s->t,
+		.c = m->cfg.hidden, .wtype = m->w.type });
+}
+
+void nn_norm(const struct nn_model *m, const void *w, int t, const void *x,
+	     void *y)
+{
+	gpu_do_rmsnorm(m->g, &(struct gpu_rmsnorm){
+		.y = y, .x = x, .w = w, .t = t, .c = m->cfg.hidden,
+		.eps = m->cfg.eps });
+}
+
+void nn_rope(const struct nn_model *m, int l, const struct nn_step *s,
+	     const struct nn_acts *a)
+{
+	const struct nn_config *c = &m->cfg;
+
+	gpu_do_rope(m->g, &(struct gpu_rope){
+		.q = a->q, .k = a->k, .v = a->v, .qkv = a->qkv,
+		.table = m->rope, .pos = s->pos, .slot = s->slot,
+		.qn = m->w.layer[l].qn, .kn = m->w.layer[l].kn, .t = s->t,
+		.heads = c->heads, .kv_heads = c->kv_heads,
+		.dim = c->head_dim, .eps = c->eps });
+}
+
+static void linear(const struct nn_model *m, int t, void *y, const void *x,
+		   const void *w, const void *bias, int n, int k, int add)
+{
+	gpu_do_linear(m->g, &(struct gpu_linear){
+		.y = y, .x = x, .w = w, .bias = bias, .m = t, .n = n, .k = k,
+		.add = add, .wtype = m->w.type });
+}
+
+/* out = in, for the product that is added to it. */
+static void carry(const struct nn_model *m, int t, const void *in, void *out)
+{
+	gpu_copy(m->g, out, in, (size_t)t * (size_t)m->cfg.hidden *
+		 gpu_type_size(gpu_act(m->g)));
+}
+
+void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
+		  const void *in, void *out, const struct nn_acts *a)
+{
+	const struct nn_config *c = &m->cfg;
+	const struct nn_layer *w = &m->w.layer[l];
+	int q = c->heads * c->head_dim;
+	int qkv = q + 2 * c->kv_heads * c->head_dim;
+
+	nn_norm(m, w->ln1, s->t, in, a->norm);
+	linear(m, s->t, a->qkv, a->norm, w->qkv, w->qkv_b, qkv, c->hidden, 0);
+	nn_rope(m, l, s, a);
+	gpu_do_attn(m->g, &(struct gpu_attn){
+		.out = a->att, .lse = a->lse, .q = a->q, .k = a->k, .v = a->v,
+		.first = s->first, .len = s->len, .pages = s->pages,
+		.nseq = s->nseq, .stride = s->stride, .rows = s->t,
+		.max_rows = s->max_rows, .max_len = s->max_len,
+		.heads = c->heads, .kv_heads = c->kv_heads,
+		.dim = c->head_dim,
+		.scale = nn_config_scale(c) });
+	carry(m, s->t, in, out);
+	linear(m, s->t, out, a->att, w->o, w->o_b, c->hidden, q, 1);
+}
+
+void nn_mlp(const struct nn_model *m, int l, int t, const void *in, void *out,
+	    const struct nn_acts *a)
+{
+	const struct nn_config *c = &m->cfg;
+	const struct nn_layer *w = &m->w.layer[l];
+
+	nn_norm(m, w->ln2, t, in, a->norm);
+	linear(m, t, a->gu, a->norm, w->gu, w->gu_b, 2 * c->inter, c->hidden,
+	       0);
+	gpu_do_swiglu(m->g, &(struct gpu_swiglu){ .out = a->act, .gu = a->gu,
+						  .t = t, .f = c->inter });
+	carry(m, t, in, out);
+	linear(m, t, out, a->act, w->down, w->down_b, c->hidden, c->inter, 1);
+}
+
+int nn_head_width(const struct nn_model *m)
+{
+	return m->cfg.head == NN_HEAD_VALUE ? 1 : m->cfg.vocab;
+}
+
+void nn_head(const struct nn_model *m, int rows, const void *n, void *logits)
+{
+	int value = m->cfg.head == NN_HEAD_VALUE;
+
+	gpu_do_linear(m->g, &(struct gpu_linear){
+		.y = logits, .x = n, .w = m->w.head, .bias = m->w.head_b,
+		.m = rows, .n = nn_head_width(m), .k = m->cfg.hidden,
+		.logits = 1, .wtype = value ? GPU_F32 : m->w.type });
+}

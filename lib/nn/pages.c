@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A page is known by a chain of hashes: its own tokens and the hash of the
+ * page before it.  Tokens are kept and compared too, so a collision of hashes
+ * shares nothing.  Free pages queue, the longest unused in front.
+ */
+#include "nn/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct page {
+	int32_t token[GPU_PAGE];
+	uint64_t hash;			/* chain up to here; 0: not published */
+	uint64_t parent;		/* chain of the page before */
+	int holders;
+	int32_t before, after;		/* in the queue of free ones; -1 */
+	int32_t chain;			/* next in its bucket; -1 */
+};
+
+struct pages {
+	struct page *page;
+	int n, avail;
+	int32_t head, tail;		/* of the queue */
+	int32_t *bucket;
+	uint32_t mask;
+};
+
+static void queue(struct pages *p, int32_t i)
+{
+	p->page[i].before = p->tail;
+	p->page[i].after = -1;
+	if (p->tail >= 0)
+		p->page[p->tail].after = i;
+	else
+		p->head = i;
+	p->tail = i;
+	p->avail++;
+}
+
+static void unqueue(struct pages *p, int32_t i)
+{
+	struct page *x = &p->page[i];
+
+	if (x->before >= 0)
+		p->page[x->before].after = x->after;
+	else
+		p->head = x->after;
+	if (x->after >= 0)
+		p->page[x->after].before = x->before;
+	else
+		p->tail = x->before;
+	p->avail--;
+}
+
+struct pages *pages_new(int n)
+{
+	struct pages *p = calloc(1, sizeof *p);
+	uint32_t buckets = 16;
+
+	while (buckets < (uint32_t)n)
+		buckets *= 2;
+	if (!p)
+		return NULL;
+	p->page = calloc((size_t)n, sizeof *p->page);
+	p->bucket = malloc(buckets * sizeof *p->bucket);
+	if (!p->page || !p->bucket) {
+		pages_free(p);
+		return NULL;
+	}
+	p->n = n;
+	p->mask = buckets - 1;
+	p->head = p->tail = -1;
+	memset(p->bucket, 0xff, buckets * sizeof *p->bucket);
+	for (int i = 0; i < n; i++)
+		queue(p, i);
+	return p;
+}
+
+void pages_free(struct pages *p)
+{
+	if (!p)
+		return;
+	free(p->page);
+	free(p->bucket);
+	free(p);
+}
+
+int pages_avail(const struct pages *p)
+{
+	return p->avail;
+}
+
+static uint64_t chain_hash(uint64_t parent, const int32_t *token)
+{
+	uint64_t h = parent ^ 0x9e3779b97f4a7c15u;
+
+	for (int i = 0; i < GPU_PAGE; i++) {
+		h = (h ^ (uint32_t)token[i]) * 0xff51afd7ed558ccdu;
+		h ^= h >> 32;
+	}
+	return h ? h : 1;
+}
+
+static int32_t find(const struct pages *p, uint64_t parent,
+		    const int32_t *token)
+{
+	uint64_t h = chain_hash(parent, token);
+	int32_t i = p->bucket[h & p->mask];
+
+	while (i >= 0 && (p->page[i].hash != h ||
+			  p->page[i].parent != parent ||
+			  memcmp(p->page[i].token, token,
+				 sizeof p->page[i].token)))
+		i = p->page[i].chain;
+	return i;
+}
+
+static void unpublish(struct pages *p, int32_t i)
+{
+	struct page *x = &p->page[i];
+	int32_t *at = &p->bucket[x->hash & p->mask];
+
+	if (!x->hash)
+		return;
+	while (*at != i)
+		at = &p->page[*at].chain;
+	*at = x->chain;
+	x->hash = 0;
+}
+
+int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
+	       int tokens, int32_t *table)
+{
+	int want = pages_for(tokens), shared = 0, idle = 0;
+	uint64_t parent = 0;
+
+	/* The last token has to be computed: its logits are wanted. */
+	while ((shared + 1) * GPU_PAGE < nprompt) {
+		int32_t i = find(p, parent, prompt + shared * GPU_PAGE);
+
+		if (i < 0)
+			break;
+		parent = p->page[i].hash;
+		idle += p->page[i].holders == 0;
+		table[shared++] = i;
+	}
+	if (want - shared > p->avail - idle)
+		return -1;
+	for (int k = 0; k < shared; k++)
+		if (p->page[table[k]].holders++ == 0)
+			unqueue(p, table[k]);
+	for (int k = shared; k < want; k++) {
+		table[k] = p->head;
+		unqueue(p, table[k]);
+		unpublish(p, table[k]);
+		p->page[table[k]].holders = 1;
+	}
+	return shared * GPU_PAGE;
+}
+
+void pages_publish(struct pages *p, const int32_t *token, int done,
+		   const int32_t *table)
+{
+	uint64_t parent = 0;
+
+	for (int k = 0; (k + 1) * GPU_PAGE <= done; k++) {
+		const int32_t *own = token + k * GPU_PAGE;
+		struct page *x = &p->page[table[k]];
+		int32_t *bucket;
+
+		if (!x->hash) {
+			/* Another has the same one: nobody looks this up. */
+			if (find(p, parent, own) >= 0)
+				return;
+			memcpy(x->token, own, sizeof x->token);
+			x->parent = parent;
+			x->hash = chain_hash(parent, own);
+			bucket = &p->bucket[x->hash & p->mask];
+			x->chain = *bucket;
+			*bucket = table[k];
+		}
+		parent = x->hash;
+	}
+}
+
+void pages_drop(struct pages *p, const int32_t *table, int tokens)
+{
+	/* The end of a sequence is of use to fewer than its beginning. */
+	for (int k = pages_for(tokens) - 1; k >= 0; k--)
+		if (--p->page[table[k]].holders == 0)
+			queue(p, table[k]);
+}
+
+void pages_forget(struct pages *p)
+{
+	for (int i = 0; i < p->n; i++)
+		unpublish(p, i);
+}

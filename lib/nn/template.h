@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From messages to the text that a model was trained on, by the chat template
+ * of its folder.
+ */
+#ifndef CA_NN_TEMPLATE_H
+#define CA_NN_TEMPLATE_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "rec/json.h"
+
+struct tmpl;
+
+/*
+ * Reads dir/chat_template.jinja, or the template in tokenizer_config.json,
+ * and starts torch/chat.py, which renders it in Jinja's sandbox; the process
+ * ends with the calling thread.  Without a template *out is NULL and
+ * tmpl_render says so.  CA_UNAVAILABLE when there is no Python.
+ */
+int tmpl_open(const char *dir, struct tmpl **out, struct err *e);
+void tmpl_close(struct tmpl *c);
+
+/* Appends the text of an array of messages (and of tools, which may be NULL),
+ * ready for the assistant's answer.  CA_DATAERR with the template's own words
+ * when it refuses them.  Thread safe. */
+int tmpl_render(struct tmpl *c, const struct json *messages,
+		const struct json *tools, struct str *out, struct err *e);
+
+#endif
