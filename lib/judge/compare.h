@@ -78,6 +78,8 @@ struct cmp_result {
 	double norm_allowed;	/* by norm: what err_norm may be; else 0 */
 	int have64;		/* the next three are known */
 	double err64, ref64;	/* 2-norms of got - fp64 and ref - fp64 */
+	double weight;		/* how many equal elements would have both the
+				 * norm and the sum */
 	double own_allowed;	/* what err64 may be; 0: not measured */
 	enum cmp_own own;
 	double own_at;		/* what was exceeded, as a multiple of what is

@@ -15,9 +15,9 @@
  *   slice  of up to 64 parts none has more than own times the error of the
  *          reference there, or what it has on the average.
  *
- * The floor is 2^-19 of the norm, or half a unit in the last place where that
- * is more; up to nine times as much for a handful of elements, whose R says
- * little.
+ * The floor is 2^-18 of the norm, or half a unit in the last place where that
+ * is more; up to nine times as much where a handful of elements makes up the
+ * norm, whose R says little.
  */
 #include "judge/compare.h"
 
@@ -25,7 +25,7 @@
 
 #include "judge/compare_elem.h"
 
-#define FLOOR 0x1p-19
+#define FLOOR 0x1p-18
 #define FEW 8
 #define CAP_OWN 2
 #define CAP_MEAN 16
@@ -53,9 +53,10 @@ double cmp_norm_value(const struct cmp_norm *s)
 		     sqrt(s->small) * 1e-160);
 }
 
-static double floor_of(enum ca_dtype t, uint64_t n)
+static double floor_of(enum ca_dtype t, double weight)
 {
-	return fmax(FLOOR, cmp_half_ulp(t)) * (1 + FEW / sqrt((double)n));
+	return fmax(FLOOR, cmp_half_ulp(t)) *
+		(1 + FEW / sqrt(fmax(weight, 1)));
 }
 
 static void exceeds(struct cmp_result *r, enum cmp_own what, double is,
@@ -77,7 +78,9 @@ void cmp_own_measure(const struct cmp_rule *rule, enum ca_dtype t,
 	r->ref64 = cmp_norm_value(&a->ref64);
 	if (!(rule->own > 0) || !a->comparable)
 		return;
-	low = floor_of(t, a->comparable);
+	r->weight = r->ref_norm > 0 ? a->abs64 / r->ref_norm : 1;
+	r->weight *= r->weight;
+	low = floor_of(t, r->weight);
 	norm = fmin(rule->own * r->ref64,
 		    fmax(r->ref64, CMP_TOL * r->ref_norm));
 	r->own_allowed = norm = fmax(norm, low * r->ref_norm);
@@ -94,7 +97,7 @@ double cmp_own_slice(const struct cmp_rule *rule, enum ca_dtype t,
 		     const struct cmp_result *all, const struct cmp_result *r)
 {
 	double share = sqrt((double)r->comparable / (double)all->comparable);
-	double low = floor_of(t, r->comparable), norm;
+	double low = floor_of(t, r->weight), norm;
 
 	norm = rule->own * fmax(r->ref64, all->ref64 * share);
 	norm = fmax(norm, low * fmax(r->ref_norm, all->ref_norm * share));
