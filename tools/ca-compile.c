@@ -8,15 +8,18 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "build/build.h"
+#include "build/cache.h"
 #include "build/device.h"
 #include "build/limits.h"
+#include "build/tasks.h"
 #include "build/workdir.h"
 #include "rec/stage.h"
 
 static struct build_opts build;
 static struct mac_key key;
 static struct common common;
-static const char *trust_key;
+static const char *trust_key, *tasks_file;
+static struct tasks *tasks;
 static int exit_status;
 static int fell_short;
 
@@ -29,6 +32,8 @@ static const struct opt options[] = {
 	  "(default: 120, paper form 300)", &build.timeout, 0, 0 },
 	{ OPT_FLAG, 0, "no-jail", NULL, "run compilers unconfined; every "
 	  "record then says so", &build.no_jail, 0, 0 },
+	{ OPT_STR, 0, "tasks", "FILE", "tasks of candidates that hold only a "
+	  "task's id", &tasks_file, 0, 0 },
 	{ OPT_STR, 0, "trust-key", "FILE", "key of the results' MACs",
 	  &trust_key, 0, 0 },
 	{ OPT_FLAG, 'e', "exit-status", NULL, "exit 1 when a candidate did "
@@ -45,20 +50,22 @@ static const struct tool tool = {
 static int record(void *ctx, struct rec *r, struct err *e)
 {
 	(void)ctx;
+	if (tasks_complete(tasks, r, e))
+		return -1;
 	return build_candidate(r, &build, &key, e);
 }
 
-static void ignored(void *ctx, const char *path, const char *why)
+static void ignored(void *ctx, const char *path, const char *why, int source)
 {
-	warn("%s/%s: ignored: %s", (const char *)ctx, path, why);
+	if (source || common.verbose)
+		warn("%s/%s: ignored: %s", (const char *)ctx, path, why);
 }
 
 static int directory(void *ctx, const char *path, struct rec *r,
 		     struct err *e)
 {
 	(void)ctx;
-	return workdir_read_note(path, r, common.verbose ? ignored : NULL,
-				 (void *)(uintptr_t)path, e);
+	return workdir_read_note(path, r, ignored, (void *)(uintptr_t)path, e);
 }
 
 static int wants(void *ctx, enum rec_kind k)
@@ -91,7 +98,10 @@ static void prepare(void)
 		build.device = device_default();
 	if (device_check(build.device, &e) < 0 ||
 	    (build.arch && device_check_arch(build.arch, &e) < 0) ||
-	    mac_key_load(&key, trust_key, &e) < 0)
+	    cache_limit(NULL, &e) || mac_key_load(&key, trust_key, &e) < 0)
+		die_err(&e);
+	tasks = tasks_file ? tasks_read(tasks_file, &e) : NULL;
+	if (tasks_file && !tasks)
 		die_err(&e);
 	if (common.jobs == 0) {
 		limits_read(&l);
@@ -114,6 +124,7 @@ int main(int argc, char **argv)
 
 	prepare();
 	rc = stage_run(&ops, &common, argc, argv, first);
+	tasks_free(tasks);
 	opt_release(&tool);
 	return rc == 0 && exit_status && fell_short ? CA_FALSE : rc;
 }

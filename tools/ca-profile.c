@@ -24,7 +24,7 @@ static int record(void *ctx, struct rec *r, struct err *e)
 	struct judge *j = judging_open(&judging, e);
 
 	(void)ctx;
-	if (!j)
+	if (!j || judging_complete(&judging, r, e))
 		return -1;
 	return reference ? judge_reference(j, r, e) : judge_profile(j, r, e);
 }
@@ -113,13 +113,15 @@ int main(int argc, char **argv)
 		.directory = judging_directory, .wants = wants,
 		.status = status,
 	};
+	struct err e = ERR_INIT;
 	struct common c;
 	int first, rc;
 
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.eager_only = baseline[0] == 'e';
-	judging_init(&judging, &opts, &c);
+	if (judging_init(&judging, &opts, &c, &e))
+		die_err(&e);
 	judging_warm(&judging, opts.eager_only ? NULL : "compile");
 	if (json && !reference)
 		die(CA_USAGE, "--json is for --reference");

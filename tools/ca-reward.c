@@ -33,6 +33,8 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 static int record(void *ctx, struct rec *r, struct err *e)
 {
 	(void)ctx;
+	if (judging_complete(&judging, r, e))
+		return -1;
 	return reward_record(r, &rules, &key, judge, NULL, no_prov, e);
 }
 
@@ -155,8 +157,8 @@ int main(int argc, char **argv)
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	set_rules();
-	judging_init(&judging, &opts, &c);
-	if (mac_key_load(&key, opts.trust_key, &e))
+	if (judging_init(&judging, &opts, &c, &e) ||
+	    mac_key_load(&key, opts.trust_key, &e))
 		die_err(&e);
 	no_prov = c.no_prov;
 	ops.silent = table;

@@ -17,7 +17,9 @@ static int record(void *ctx, struct rec *r, struct err *e)
 	struct judge *j = judging_open(&judging, e);
 
 	(void)ctx;
-	return j ? judge_verify(j, r, e) : -1;
+	if (!j || judging_complete(&judging, r, e))
+		return -1;
+	return judge_verify(j, r, e);
 }
 
 static void done(void *ctx, const struct rec *r)
@@ -71,12 +73,14 @@ int main(int argc, char **argv)
 		.directory = judging_directory, .wants = judging_wants,
 		.done = done, .status = status,
 	};
+	struct err e = ERR_INIT;
 	struct common c;
 	int first, rc;
 
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
-	judging_init(&judging, &opts, &c);
+	if (judging_init(&judging, &opts, &c, &e))
+		die_err(&e);
 	judging_warm(&judging, NULL);
 	ops.silent = explain;
 	rc = stage_run(&ops, &c, argc, argv, first);

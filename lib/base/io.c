@@ -146,6 +146,8 @@ int read_file_at(int dirfd, const char *name, size_t cap, int follow,
 
 	fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
 		    (follow ? 0 : O_NOFOLLOW));
+	if (fd < 0 && errno == ELOOP && !follow)
+		return err_set(e, CA_NOINPUT, "'%s' is a symbolic link", name);
 	if (fd < 0)
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", name);
 	if (fstat(fd, &st))

@@ -92,16 +92,19 @@ int path_lib(char out[CA_PATH_MAX], const char *name, struct err *e)
 static const char *home(struct err *e)
 {
 	const char *h = env_path("HOME");
-	struct passwd *pw;
+	struct passwd *pw = h ? NULL : getpwuid(getuid());
 
-	if (h)
+	if (pw && pw->pw_dir && *pw->pw_dir)
+		h = pw->pw_dir;
+	/* It is not ours to make. */
+	if (h && access(h, F_OK) == 0)
 		return h;
-	pw = getpwuid(getuid());
-	if (!pw || !pw->pw_dir || !*pw->pw_dir) {
+	if (h)
+		err_set(e, CA_CONFIG, "there is no home directory '%s': set "
+			"HOME", h);
+	else
 		err_set(e, CA_CONFIG, "no home directory: set HOME");
-		return NULL;
-	}
-	return pw->pw_dir;
+	return NULL;
 }
 
 /* $own, else $xdg/cuda-agent, else ~/dot/cuda-agent. */

@@ -30,28 +30,27 @@ struct entry {
 	struct timespec used;
 };
 
-long long cache_limit(void)
+int cache_limit(long long *limit, struct err *e)
 {
-	const char *s = getenv("CA_OBJ_MAX");
+	static const char unit[] = "KMG";
+	const char *s = getenv("CA_OBJ_MAX"), *u;
+	long long v = 4LL << 30;
 	char *end;
-	long long v;
 
-	if (!s || !*s)
-		return 4LL << 30;
-	errno = 0;
-	v = strtoll(s, &end, 10);
-	if (errno || end == s || v < 0 || v > 1LL << 32)
-		return 4LL << 30;
-	switch (toupper((unsigned char)*end)) {
-	case 'G':
-		return v << 30;
-	case 'M':
-		return v << 20;
-	case 'K':
-		return v << 10;
-	default:
-		return v;
+	if (s && *s) {
+		errno = 0;
+		v = strtoll(s, &end, 10);
+		u = *end ? strchr(unit, toupper((unsigned char)*end)) : NULL;
+		if (errno || !isdigit((unsigned char)*s) || v > 1LL << 32 ||
+		    (*end && (!u || end[1])))
+			return err_set(e, CA_CONFIG, "CA_OBJ_MAX: '%s' is not "
+				       "a size such as 500M or 4G", s);
+		if (u)
+			v <<= 10 * (u - unit + 1);
 	}
+	if (limit)
+		*limit = v;
+	return 0;
 }
 
 static int entry_path(char out[CA_PATH_MAX], const char *key,
@@ -243,8 +242,9 @@ int cache_put(const char *key, const void *object, size_t len,
 	char side[CA_PATH_MAX], dir[CA_PATH_MAX], sum[HASH_HEX];
 	struct str json = STR_INIT;
 	int fd = -1, rc = -1;
+	long long limit;
 
-	if (entry_path(path, key, ".so", e) < 0 ||
+	if (cache_limit(&limit, e) || entry_path(path, key, ".so", e) < 0 ||
 	    entry_path(side, key, ".json", e) < 0 ||
 	    path_cache(dir, "obj", e) < 0)
 		return -1;
@@ -264,7 +264,7 @@ int cache_put(const char *key, const void *object, size_t len,
 		unlink(path);
 		goto out;
 	}
-	evict(dir, cache_limit());
+	evict(dir, limit);
 	rc = 0;
 out:
 	if (fd >= 0)

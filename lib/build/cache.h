@@ -16,8 +16,9 @@
 
 #define CACHE_KEY 65		/* 64 hex digits and NUL */
 
-/* $CA_OBJ_MAX in bytes (K, M and G understood), else 4 GiB. */
-long long cache_limit(void);
+/* $CA_OBJ_MAX in bytes (K, M and G understood), else 4 GiB.  0, or CA_CONFIG
+ * for anything else.  `limit` may be NULL. */
+int cache_limit(long long *limit, struct err *e);
 
 /*
  * Looks an object up.  1: `path` names it, `meta` (may be NULL) has its JSON

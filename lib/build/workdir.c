@@ -38,7 +38,7 @@ struct reader {
 static void skip(struct reader *rd, const char *path, const char *why)
 {
 	if (rd->note)
-		rd->note(rd->ctx, path, why);
+		rd->note(rd->ctx, path, why, source_allowed(path));
 }
 
 /* 0, or -1 naming the place of the first byte that is no text. */

@@ -14,8 +14,10 @@
 
 #include "rec/rec.h"
 
-/* Called for what is not taken: its path in the directory, and why. */
-typedef void workdir_note(void *ctx, const char *path, const char *why);
+/* Called for what is not taken: its path in the directory, and why; `source`
+ * when its name is a source's, so that it will be missed. */
+typedef void workdir_note(void *ctx, const char *path, const char *why,
+			  int source);
 
 /*
  * Reads a directory into a candidate record: `out` (as rec_init left it) gets

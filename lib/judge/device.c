@@ -8,28 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "build/device.h"
+
 struct device *device_open(const char *name, struct err *e)
 {
-	char *end;
-	long index;
-
 	if (!name)
 		name = device_cuda_count() > 0 ? "cuda" : "cpu";
 	if (!strcmp(name, "cpu"))
 		return device_cpu_open(e);
 	if (!strcmp(name, "cuda"))
 		return device_cuda_open(-1, e);
-	if (strncmp(name, "cuda:", 5) || name[5] < '0' || name[5] > '9') {
-		err_set(e, CA_USAGE, "no such device: '%s' "
-			"(cpu, cuda or cuda:N)", name);
-		return NULL;
-	}
-	index = strtol(name + 5, &end, 10);
-	if (*end || index > 1023) {
-		err_set(e, CA_USAGE, "no such device: '%s'", name);
-		return NULL;
-	}
-	return device_cuda_open((int)index, e);
+	return device_check(name, e) ? NULL :
+	       device_cuda_open(atoi(name + 5), e);
 }
 
 void device_close(struct device *d)

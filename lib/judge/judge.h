@@ -18,6 +18,7 @@ struct judge;
 struct judge_opts {
 	const char *device;	/* as device_open takes it; NULL: the default */
 	const char *rules;	/* overrides the record's; NULL: does not */
+	const char *tasks;	/* a file, or NULL */
 	const char *trust_key;	/* NULL: the user's own */
 	int no_jail;		/* explicit and noisy */
 	int seeded;		/* replay: marked, never paid */

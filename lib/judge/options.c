@@ -9,21 +9,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "build/device.h"
+#include "build/tasks.h"
 #include "build/workdir.h"
 #include "judge/chain.h"
 
-void judging_init(struct judging *g, struct judge_opts *o,
-		  const struct common *c)
+int judging_init(struct judging *g, struct judge_opts *o,
+		 const struct common *c, struct err *e)
 {
 	g->o = o;
 	g->j = NULL;
 	g->host = NULL;
+	g->tasks = NULL;
 	o->seeded = c->seeded;
 	o->seed = c->seed;
 	o->no_prov = c->no_prov;
 	if (o->no_jail)
 		warn("--no-jail: candidates run with your rights; what they "
 		     "report is not to be trusted");
+	if (o->device && device_check(o->device, e))
+		return -1;
+	if (o->tasks)
+		g->tasks = tasks_read(o->tasks, e);
+	return o->tasks && !g->tasks ? -1 : 0;
 }
 
 struct judge *judging_open(struct judging *g, struct err *e)
@@ -58,6 +66,13 @@ void judging_close(struct judging *g)
 	torch_close(g->host);
 	g->j = NULL;
 	g->host = NULL;
+	tasks_free(g->tasks);
+	g->tasks = NULL;
+}
+
+int judging_complete(struct judging *g, struct rec *r, struct err *e)
+{
+	return tasks_complete(g->tasks, r, e);
 }
 
 int judging_directory(void *ctx, const char *path, struct rec *r,

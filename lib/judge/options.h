@@ -37,6 +37,9 @@
 	{ OPT_SECONDS, 0, "lease-timeout", "TIME", \
 	  "how long to wait for the device (default 600s)", \
 	  &(o).lease_s, 0, 0 }, \
+	{ OPT_STR, 0, "tasks", "FILE", \
+	  "tasks of candidates that hold only a task's id", \
+	  &(o).tasks, 0, 0 }, \
 	{ OPT_STR, 0, "trust-key", "FILE", \
 	  "key that signs and checks results", &(o).trust_key, 0, 0 }, \
 	{ OPT_FLAG, 0, "no-jail", NULL, \
@@ -51,11 +54,13 @@ struct judging {
 	struct judge_opts *o;
 	struct judge *j;
 	struct torch_host *host;	/* started ahead of the judge */
+	struct tasks *tasks;
 };
 
-/* Takes -q, --seed and --no-prov over; warns loudly about --no-jail. */
-void judging_init(struct judging *g, struct judge_opts *o,
-		  const struct common *c);
+/* Takes -q, --seed and --no-prov over, checks what can be checked ahead of
+ * records and reads --tasks; warns loudly about --no-jail.  0 or -1. */
+int judging_init(struct judging *g, struct judge_opts *o,
+		 const struct common *c, struct err *e);
 /*
  * Where the first record is still on its way (stdin is a pipe with nothing in
  * it), starts a torch host meanwhile, with what children of `role` need, and
@@ -65,6 +70,8 @@ void judging_warm(struct judging *g, const char *role);
 /* The judge, opened now if need be; NULL with `e`. */
 struct judge *judging_open(struct judging *g, struct err *e);
 void judging_close(struct judging *g);
+/* Gives a candidate its task's code, if that is in --tasks. */
+int judging_complete(struct judging *g, struct rec *r, struct err *e);
 
 /* stage_ops.directory: a workdir becomes a candidate. */
 int judging_directory(void *ctx, const char *path, struct rec *r,

@@ -6,6 +6,7 @@
 #include "rec/reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "base/sig.h"
 #include "rec/json.h"
+#include "rec/rec.h"
 
 #define CHUNK ((size_t)64 << 10)
 
@@ -156,4 +158,53 @@ enum line reader_next(struct reader *r, char **line, size_t *len,
 	*line = r->buf + r->start;
 	consume(r, r->start + *len + (lf ? 1 : 0));
 	return lf ? LINE_OK : LINE_TRUNCATED;
+}
+
+/* What a line is that is none; -1. */
+static int no_line(enum line how, struct err *e)
+{
+	switch (how) {
+	case LINE_TRUNCATED:
+		return err_set(e, CA_DATAERR, "last line has no line feed");
+	case LINE_LONG:
+		return err_set(e, CA_DATAERR, "line is too long");
+	case LINE_STOPPED:
+		return err_set(e, CA_TEMPFAIL, "interrupted");
+	default:
+		return -1;
+	}
+}
+
+int reader_records(const char *path,
+		   int (*fn)(void *ctx, struct rec *r, struct err *e),
+		   void *ctx, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc = 0;
+	struct reader in;
+	enum line how;
+	char *line;
+	size_t len, at;
+	struct rec r;
+
+	if (fd < 0)
+		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
+	reader_init(&in, fd, -1);
+	rec_init(&r);
+	while (!rc && (how = reader_next(&in, &line, &len, e)) != LINE_END) {
+		at = 1;
+		if (how != LINE_OK)
+			rc = no_line(how, e);
+		else if (rec_parse(&r, line, len, &at, e))
+			rc = err_wrap(e, "cannot parse record at byte %zu",
+				      at);
+		else
+			rc = fn(ctx, &r, e);
+		rec_reset(&r);
+	}
+	if (rc)
+		err_wrap(e, "%s:%llu", path, (unsigned long long)in.lineno);
+	rec_release(&r);
+	reader_release(&in);
+	close(fd);
+	return rc;
 }

@@ -36,4 +36,14 @@ void reader_release(struct reader *r);	/* fd stays open */
 enum line reader_next(struct reader *r, char **line, size_t *len,
 		      struct err *e);
 
+/*
+ * Reads all records of a file, each given to fn, whose -1 ends it.  0 or -1;
+ * the message names file and line.  CA_NOINPUT, or CA_DATAERR for a line that
+ * is no record, is too long or is cut short.
+ */
+struct rec;
+int reader_records(const char *path,
+		   int (*fn)(void *ctx, struct rec *r, struct err *e),
+		   void *ctx, struct err *e);
+
 #endif

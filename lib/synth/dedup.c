@@ -94,12 +94,15 @@ static int make_room(struct dedup *d, struct err *e)
 	return 0;
 }
 
-static int add_reference(struct dedup *d, const struct rec *r, struct err *e)
+static int add_reference(void *ctx, struct rec *r, struct err *e)
 {
+	struct dedup *d = ctx;
 	struct str ops = STR_INIT;
 	struct task t;
 	int rc = 0;
 
+	if (r->kind != REC_TASK)
+		return 0;
 	task_read(r, &t);
 	if (!t.code)
 		return err_set(e, CA_DATAERR, "a reference task has no code");
@@ -123,58 +126,10 @@ static int add_reference(struct dedup *d, const struct rec *r, struct err *e)
 	return rc ? no_memory(e) : 0;
 }
 
-static int read_line(struct dedup *d, const char *line, size_t len,
-		     struct err *e)
-{
-	struct rec r;
-	size_t at = 1;
-	int rc;
-
-	rec_init(&r);
-	rc = rec_parse(&r, line, len, &at, e);
-	if (rc)
-		err_wrap(e, "cannot parse record at byte %zu", at);
-	else if (r.kind == REC_TASK)
-		rc = add_reference(d, &r, e);
-	rec_release(&r);
-	return rc;
-}
-
-static int read_references(struct dedup *d, const char *path, struct err *e)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc = 0;
-	enum line how = LINE_OK;
-	struct reader in;
-	char *line = NULL;
-	size_t len;
-
-	if (fd < 0)
-		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
-	reader_init(&in, fd, -1);
-	while (!rc && how == LINE_OK) {
-		how = reader_next(&in, &line, &len, e);
-		if (how == LINE_OK)
-			rc = read_line(d, line, len, e);
-		else if (how == LINE_TRUNCATED)
-			rc = err_set(e, CA_DATAERR, "last line has no line "
-				     "feed");
-		else if (how == LINE_LONG)
-			rc = err_set(e, CA_DATAERR, "line is too long");
-		else if (how != LINE_END)
-			rc = how == LINE_STOPPED ?
-				err_set(e, CA_TEMPFAIL, "interrupted") : -1;
-	}
-	if (rc)
-		err_wrap(e, "%s:%llu", path, (unsigned long long)in.lineno);
-	reader_release(&in);
-	close(fd);
-	return rc;
-}
-
 static int open_set(struct dedup *d, struct err *e)
 {
 	for (size_t i = 0; i < d->o.nagainst; i++)
-		if (read_references(d, d->o.against[i], e))
+		if (reader_records(d->o.against[i], add_reference, d, e))
 			return -1;
 	if (d->o.nagainst && !d->n)
 		return err_set(e, CA_DATAERR, "'%s' holds no task",

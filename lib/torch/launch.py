@@ -232,6 +232,11 @@ def make(form, path, launchers, device):
         kernels(module, path, launchers, device)
     else:
         light(module, path, launchers, device)
+    names = ", ".join(spec["name"] for spec in launchers) or "none"
+
+    def unknown(name):
+        raise AttributeError(f"cuda_extension has no launcher '{name}' (there are: {names})")
+    module.__getattr__ = unknown
     return module
 
 

@@ -16,7 +16,7 @@ MFD_EXEC = 0x10
 def source_of(child, req):
     raw = read_fd(child.fd(req["code"]))
     try:
-        return raw.decode()
+        return raw.decode("utf-8-sig")      # Python passes over a byte order mark too
     except UnicodeDecodeError:
         raise Fail(proto.END_SYNTAX, PHASE_LOAD, "the code is not UTF-8") from None
 

@@ -110,11 +110,11 @@ static void put(const char *name, const char *text)
 
 static char noted[512];
 
-static void note(void *ctx, const char *path, const char *why)
+static void note(void *ctx, const char *path, const char *why, int source)
 {
 	(void)ctx;
 	snprintf(noted + strlen(noted), sizeof(noted) - strlen(noted),
-		 "%s: %s\n", path, why);
+		 "%s: %s%s\n", path, why, source ? ", a source" : "");
 }
 
 static void workdir_there_and_back(void **state)
@@ -130,11 +130,15 @@ static void workdir_there_and_back(void **state)
 	put("kernels/b.cu", "// \"\\\t\n");
 	put("kernels/a.c", "");
 	put("notes.txt", "x");
+	snprintf(path, sizeof(path), "%s/kernels/link.c", dir);
+	assert_int_equal(symlink("a.c", path), 0);
 	rec_init(&r);
 	rec_init(&s);
 	noted[0] = '\0';
 	assert_int_equal(workdir_read_note(dir, &r, note, NULL, &e), 0);
-	assert_string_equal(noted, "notes.txt: not a source file\n");
+	assert_non_null(strstr(noted, "notes.txt: not a source file\n"));
+	assert_non_null(strstr(noted, "kernels/link.c: symbolic link, a "
+			       "source\n"));
 	assert_int_equal(r.kind, REC_CANDIDATE);
 	assert_int_equal(json_len(rec_get(&r, "files")), 2);
 	assert_string_equal(json_str(rec_get(&r, "rules"), ""), "paper");
@@ -250,6 +254,7 @@ static void cache_keeps_and_drops(void **state)
 	struct err e = ERR_INIT;
 	struct str meta = STR_INIT;
 	FILE *f;
+	long long limit;
 	int i;
 
 	(void)state;
@@ -270,7 +275,18 @@ static void cache_keeps_and_drops(void **state)
 	assert_false(cache_have(key));
 	assert_int_not_equal(access(path, F_OK), 0);
 	setenv("CA_OBJ_MAX", "1K", 1);
-	assert_int_equal(cache_limit(), 1024);
+	assert_int_equal(cache_limit(&limit, &e), 0);
+	assert_int_equal(limit, 1024);
+	for (i = 0; i < 6; i++) {
+		static const char *const wrong[] = { "1K2", "x", "-1", "1 G",
+						     "9999999999", "1KG" };
+
+		setenv("CA_OBJ_MAX", wrong[i], 1);
+		assert_int_equal(cache_limit(NULL, &e), -1);
+		assert_int_equal(e.code, CA_CONFIG);
+		err_clear(&e);
+	}
+	setenv("CA_OBJ_MAX", "1K", 1);
 	for (i = 0; i < 8; i++) {
 		key[0] = (char)('0' + i);
 		assert_int_equal(cache_put(key, dir, 300, "\"x\":1", path,

@@ -471,6 +471,54 @@ j " ]
 	[[ $(jq -r .build.log out) != *root:* ]]
 }
 
+@test "tasks by their ids" {
+	"$compile" --device cpu "$workdirs/cpu/axpby" >whole
+	jq -c 'del(.build) | .task |= {id, note: 1.5}' whole >short
+	jq -c '{kind: "task", v: 1, id: "any", code: .task.code}' whole >tasks
+	build ok --device cpu --tasks tasks short
+	[ "$(jq -r .task.code out)" = "$(jq -r .task.code whole)" ]
+	grep -q '"note":1.5,"code":' out
+	[ "$(jq -r .build.object out)" = "$(jq -r .build.object whole)" ]
+	# what is not there stays as it is
+	echo '{"kind":"task","v":1,"code":"x"}' >others
+	run "$compile" --device cpu --tasks others short
+	[[ "$output" != *'"code":"x"'* ]]
+	printf '{"kind":"task","v":1,"code":"x"}' >cut
+	echo '{"kind":"task","v":1}' >bad
+	for file in cut bad; do
+		run "$compile" --device cpu --tasks $file short
+		[ "$status" -eq 65 ]
+		[[ "$output" == *"$file:1"* ]]
+	done
+	run "$compile" --device cpu --tasks missing short
+	[ "$status" -eq 66 ]
+}
+
+@test "sources that are links are missed aloud" {
+	workdir linked x.c <<<'void x(int n) { }'
+	mv linked/kernels/x.c linked/y
+	ln -s ../y linked/kernels/x.c
+	"$compile" --device cpu linked >out 2>err
+	got no_source .build.status
+	grep -q 'kernels/x.c: ignored: symbolic link' err
+	mv linked/model.py linked/m
+	ln -s m linked/model.py
+	run "$compile" --device cpu linked
+	[ "$status" -eq 66 ]
+	[[ "$output" == *"'model.py' is a symbolic link"* ]]
+}
+
+@test "settings that make no sense" {
+	CA_OBJ_MAX=some run "$compile" --device cpu "$workdirs/cpu/axpby"
+	[ "$status" -eq 78 ]
+	[[ "$output" == *"CA_OBJ_MAX: 'some' is not a size"* ]]
+	run env -u CA_CACHE -u CA_CONFIG -u XDG_CONFIG_HOME HOME=/nonexistent \
+		"$compile" --device cpu "$workdirs/cpu/axpby"
+	[ "$status" -eq 78 ]
+	[[ "$output" == *"no home directory '/nonexistent'"* ]]
+	[ ! -e /nonexistent ]
+}
+
 @test "CUDA without a GPU: the released layout" {
 	need_nvcc
 	build ok --device cuda "$workdirs/cuda/axpby-paper"

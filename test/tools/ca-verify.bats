@@ -320,3 +320,28 @@ verify() {
 	verify in >out
 	[ "$(jq -r .verify.status out | tr '\n' ' ')" = 'bad_record bad_record ok ' ]
 }
+
+@test "a misspelt launcher is told which there are" {
+	model | task typo
+	sed -i 's/cuda_extension.twice/cuda_extension.twise/' typo/model_new.py
+	"$bin/ca-verify" --device cpu typo >out
+	[ "$(statuses verify out)" = $'typo\tcrashed' ]
+	[[ $(jq -r .verify.text out) = *"no launcher 'twise' (there are: twice)"* ]]
+}
+
+@test "a byte order mark, and a task by its id" {
+	model | task marked
+	sed -i '1s/^/\xef\xbb\xbf/' marked/model_new.py
+	build whole marked
+	jq -c '.task |= {id}' whole >short
+	jq -c '{kind: "task", v: 1, code: .task.code}' whole >tasks
+	"$bin/ca-verify" --tasks tasks short >out
+	[ "$(statuses verify out)" = $'marked\tok' ]
+	[ "$(jq -r .task.code out)" = "$(jq -r .task.code whole)" ]
+	"$bin/ca-verify" out | cmp - out
+	run "$bin/ca-verify" --tasks missing short
+	[ "$status" -eq 66 ]
+	run "$bin/ca-verify" --device tpu short
+	[ "$status" -eq 64 ]
+	[[ "$output" == *"no device: 'tpu'"* ]]
+}
