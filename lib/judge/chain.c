@@ -148,7 +148,8 @@ static int recover(struct judge *j, const struct fail *f, struct err *e)
 {
 	if (j->no_torch)
 		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
-	if (!host_alive(j)) {
+	if (j->undead || !host_alive(j)) {
+		j->undead = 0;
 		if (j->host)
 			torch_close(j->host);
 		j->host = NULL;
@@ -167,8 +168,11 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		attempt(j, s, result);
 		if (stage_interrupted())
 			return err_set(e, CA_TEMPFAIL, "interrupted");
+		if (j->undead && f->status == ST_OK)
+			fail_set(f, ST_INFRA_ERROR, 0, "a process could "
+				 "not be ended");
 		if (!f->fault)
-			return 0;
+			return j->undead ? recover(j, f, e) : 0;
 		if (j->loaded)
 			during++;
 		else

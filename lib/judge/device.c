@@ -77,3 +77,19 @@ int runner_note(struct runner *r, const struct ca_msg *m)
 			r->last[r->nlast++] = ext[i];
 	return 0;
 }
+
+int device_lease(struct device *d, int exclusive, double seconds,
+		 double patience, struct err *e)
+{
+	struct err first = ERR_INIT;
+
+	if (seconds <= patience)
+		return d->ops->lease(d, exclusive, seconds, e);
+	if (!d->ops->lease(d, exclusive, patience, &first))
+		return 0;
+	if (first.code != CA_UNAVAILABLE)
+		return err_set(e, first.code, "%s", first.msg);
+	warn("waiting for the device '%s': somebody else is %s", d->name,
+	     exclusive ? "using it" : "timing on it");
+	return d->ops->lease(d, exclusive, seconds - patience, e);
+}

@@ -184,6 +184,11 @@ struct device {
 struct device *device_open(const char *name, struct err *e);
 void device_close(struct device *d);
 
+/* ops->lease, and after `patience` seconds in vain a warning that somebody
+ * else has the device. */
+int device_lease(struct device *d, int exclusive, double seconds,
+		 double patience, struct err *e);
+
 /* For cpu.c and cuda_device.c. */
 struct device *device_cpu_open(struct err *e);
 struct device *device_cuda_open(int index, struct err *e);	/* -1: any */

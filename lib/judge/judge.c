@@ -16,6 +16,7 @@
  * nothing. */
 #define COPY_CPU ((size_t)256 << 20)
 #define COPY_CUDA ((size_t)2 << 30)
+#define PATIENCE_S 10		/* before it is said that we wait */
 #define COPIES 6
 
 void judge_defaults(struct judge_opts *o)
@@ -111,13 +112,17 @@ static double copy_rate(struct device *d, size_t bytes)
 	return best ? 2e9 * (double)bytes / (double)best : -1;
 }
 
+int judge_lease(struct judge *j, int exclusive, struct err *e)
+{
+	return device_lease(j->dev, exclusive, j->o.lease_s, PATIENCE_S, e);
+}
+
 double judge_copy_rate(struct judge *j)
 {
 	size_t bytes = strcmp(j->dev->ops->name, "cuda") ? COPY_CPU :
 		       COPY_CUDA;
 
-	if (j->copy_rate ||
-	    j->dev->ops->lease(j->dev, 1, j->o.lease_s, NULL))
+	if (j->copy_rate || judge_lease(j, 1, NULL))
 		return j->copy_rate > 0 ? j->copy_rate : 0;
 	j->copy_rate = copy_rate(j->dev, bytes);
 	j->dev->ops->unlease(j->dev);

@@ -432,7 +432,7 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 			goto out;
 		}
 		if (chain_build(j, r, &s, e) == ST_NONE ||
-		    j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
+		    judge_lease(j, 1, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, p, &p->f, e);
 		j->dev->ops->unlease(j->dev);
@@ -506,7 +506,7 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 		rc = err_set(e, CA_DATAERR, "the record holds no model.py");
 		goto out;
 	}
-	if (j->dev->ops->lease(j->dev, 1, j->o.lease_s, e))
+	if (judge_lease(j, 1, e))
 		goto out;
 	memset(&s, 0, sizeof(s));
 	j->rules = &rules_paper;

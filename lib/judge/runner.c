@@ -477,8 +477,10 @@ void runner_stop(struct judge *j, struct runner *r)
 
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
-	if (r->child.fd >= 0 && torch_kill(j->host, &r->child, NULL))
+	if (r->child.fd >= 0 && torch_kill(j->host, &r->child, NULL)) {
 		trusted = 0;
+		j->undead = 1;
+	}
 	runner_forget(j);
 	memory_of(r, m);
 	for (size_t i = 0; i < RUNNER_MEMS; i++) {

@@ -26,6 +26,7 @@ struct judge {
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
 	int loaded;		/* candidate code has run since it was reset */
+	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
 	struct attrib_idle idle;	/* of trial_idle; zero: not measured */
@@ -44,6 +45,9 @@ struct fail {
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...) CA_PRINTF(4, 5);
 const char *phase_name(uint32_t phase);		/* "load", …; "" for 0 */
+
+/* The lease of the device, for as long as --lease-timeout says. */
+int judge_lease(struct judge *j, int exclusive, struct err *e);
 
 /* Starts the host when there is none.  -1: `f` is a fault. */
 int host_ready(struct judge *j, struct fail *f);

@@ -327,7 +327,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 			err_set(e, CA_SOFTWARE, "out of memory");
 			goto out;
 		}
-		if (j->dev->ops->lease(j->dev, 0, j->o.lease_s, e))
+		if (judge_lease(j, 0, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, v, &v->f, e);
 		j->dev->ops->unlease(j->dev);

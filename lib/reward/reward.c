@@ -250,6 +250,8 @@ static void by_times(const struct json *verify, const struct json *profile,
 	    json_get_bool(verify, "folded", 0))
 		is_worth(w, 1, "parameters are folded: at most 1 under "
 			 "--no-folding");
+	/* The worker tells them: no ground for pay. */
+	w->provisional |= rules->clock == CLOCK_DEVICE_SUM;
 }
 
 static int replayed(const struct json *field)

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -121,6 +122,54 @@ static void test_no_such_device(void **state)
 	assert_int_equal(e.code, CA_USAGE);
 }
 
+/* What device_lease() says on stderr. */
+static int said(struct device *d, double seconds, double patience, char *text,
+		size_t n)
+{
+	FILE *f = tmpfile();
+	int old = dup(2), rc;
+	size_t got;
+
+	assert_non_null(f);
+	dup2(fileno(f), 2);
+	rc = device_lease(d, 0, seconds, patience, NULL);
+	fflush(stderr);
+	dup2(old, 2);
+	close(old);
+	rewind(f);
+	got = fread(text, 1, n - 1, f);
+	text[got] = '\0';
+	fclose(f);
+	return rc;
+}
+
+static void test_waiting_is_said(void **state)
+{
+	struct device *a = device_open("cpu", NULL);
+	struct device *b = device_open("cpu", NULL);
+	char dir[] = "/tmp/lease.XXXXXX", text[256];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	setenv("CA_CACHE", dir, 1);
+	assert_int_equal(a->ops->lease(a, 1, 1, NULL), 0);
+	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), -1);
+	assert_non_null(strstr(text, "waiting for the device 'cpu'"));
+	warn_quiet(1);
+	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), -1);
+	assert_string_equal(text, "");
+	warn_quiet(0);
+	a->ops->unlease(a);
+	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), 0);
+	assert_string_equal(text, "");
+	b->ops->unlease(b);
+	device_close(a);
+	device_close(b);
+	unsetenv("CA_CACHE");
+	snprintf(text, sizeof(text), "rm -r '%s'", dir);
+	assert_int_equal(system(text), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -129,6 +178,7 @@ int main(void)
 		cmocka_unit_test(test_leaves_absurd),
 		cmocka_unit_test(test_cpu_memory),
 		cmocka_unit_test(test_no_such_device),
+		cmocka_unit_test(test_waiting_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

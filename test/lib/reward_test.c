@@ -267,6 +267,9 @@ static void the_clock_of_the_paper(void **s)
 	expect_null(VERIFY, FAST, &paper, "the profile has no device times");
 	expect(bounded, &sum, 2);
 	expect(bounded, &paper, 3);
+	assert_true(worth(VERIFY, bounded, &paper).provisional);
+	assert_false(worth(VERIFY, FAST, &(struct reward_rules){ 0 })
+		     .provisional);
 }
 
 static void baselines_in_the_same_math(void **s)
