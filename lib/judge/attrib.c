@@ -12,6 +12,7 @@
 #include "judge/attrib.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FOREIGN_SHARE 0.25
@@ -25,6 +26,52 @@
 				 * that is short */
 #define FEW 4			/* samples that say nothing by themselves */
 
+static double sum_of(const double ns[PLACES], const enum place *p, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += ns[p[i]];
+	return sum;
+}
+
+static double own_ns(const double ns[PLACES])
+{
+	static const enum place p[] = { PLACE_OWN, PLACE_BLAS };
+
+	return sum_of(ns, p, 2);
+}
+
+static double foreign_ns(const double ns[PLACES])
+{
+	static const enum place p[] = { PLACE_TORCH, PLACE_OTHER, PLACE_ANON,
+					PLACE_NOWHERE };
+
+	return sum_of(ns, p, 4);
+}
+
+/* Of time in user mode: page faults and the like are nobody's computing, and
+ * waiting is not either. */
+static double user_ns(const double ns[PLACES])
+{
+	return own_ns(ns) + foreign_ns(ns) + ns[PLACE_PYTHON];
+}
+
+void attrib_keep(struct attribution *a, int64_t length_ns,
+		 const double before[PLACES])
+{
+	double d[PLACES];
+
+	if (a->ncall == ATTRIB_CALLS)
+		return;
+	for (int i = 0; i < PLACES; i++)
+		d[i] = a->ns[i] - before[i];
+	a->call[a->ncall++] = (struct attrib_call){
+		(float)length_ns, (float)user_ns(d), (float)foreign_ns(d),
+		(float)own_ns(d)
+	};
+}
+
 void attrib_add(struct attribution *sum, const struct attribution *a)
 {
 	if (!sum->by)
@@ -35,6 +82,8 @@ void attrib_add(struct attribution *sum, const struct attribution *a)
 	sum->moved += a->moved;
 	for (int i = 0; i < PLACES; i++)
 		sum->ns[i] += a->ns[i];
+	for (size_t i = 0; i < a->ncall && sum->ncall < ATTRIB_CALLS; i++)
+		sum->call[sum->ncall++] = a->call[i];
 	if (a->foreign_ns > sum->foreign_ns) {
 		sum->foreign_ns = a->foreign_ns;
 		snprintf(sum->foreign, sizeof(sum->foreign), "%s",
@@ -42,29 +91,12 @@ void attrib_add(struct attribution *sum, const struct attribution *a)
 	}
 }
 
-/* Of time in user mode: page faults and the like are nobody's computing. */
-static double user_ns(const struct attribution *a)
-{
-	double sum = 0;
-
-	for (int i = 0; i < PLACES; i++)
-		if (i != PLACE_KERNEL && i != PLACE_RUNTIME)
-			sum += a->ns[i];
-	return sum;
-}
-
-static double not_own_ns(const struct attribution *a)
-{
-	return a->ns[PLACE_TORCH] + a->ns[PLACE_OTHER] + a->ns[PLACE_ANON] +
-	       a->ns[PLACE_NOWHERE];
-}
-
 void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle)
 {
 	double calls = a->calls ? (double)a->calls : 1;
 
-	idle->foreign_ns = not_own_ns(a) / calls;
-	idle->user_ns = user_ns(a) / calls;
+	idle->foreign_ns = foreign_ns(a->ns) / calls;
+	idle->user_ns = user_ns(a->ns) / calls;
 }
 
 /* Whether much of the CPU time was not sampled. */
@@ -82,13 +114,67 @@ static int is_cut_off(const struct attribution *a, char *text, size_t len)
 	return 1;
 }
 
+/* Of some calls together; `which` names them. */
+static int judge_calls(double calls, double user, double foreign, double own,
+		       const struct attribution *a,
+		       const struct attrib_idle *idle, const char *which,
+		       char *text, size_t len)
+{
+	double work = user - FREE_IDLE * idle->user_ns * calls;
+
+	if (foreign > FOREIGN_SHARE * user &&
+	    foreign > (FREE_NS + FREE_IDLE * idle->foreign_ns) * calls) {
+		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
+			 "went to code that is not the candidate's, most of "
+			 "it to %s", 100 * foreign / user, which,
+			 foreign / calls / 1e3,
+			 *a->foreign ? a->foreign : "generated code");
+		return 1;
+	}
+	if (work > LONG_NS * calls && own < OWN_SHARE * work) {
+		snprintf(text, len, "the candidate's kernels took %.0f us of "
+			 "%s of %.0f us", own / calls / 1e3, which,
+			 user / calls / 1e3);
+		return 1;
+	}
+	return 0;
+}
+
+static int by_length(const void *a, const void *b)
+{
+	float x = ((const struct attrib_call *)a)->length;
+	float y = ((const struct attrib_call *)b)->length;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * The shorter half of the calls is what the median goes by: who computes
+ * elsewhere in just these must not hide behind long honest ones.
+ */
+static int judge_short(const struct attribution *a,
+		       const struct attrib_idle *idle, char *text, size_t len)
+{
+	struct attrib_call call[ATTRIB_CALLS], sum = { 0, 0, 0, 0 };
+	size_t half = a->ncall / 2;
+
+	if (half < FEW)
+		return 0;
+	memcpy(call, a->call, a->ncall * sizeof(call[0]));
+	qsort(call, a->ncall, sizeof(call[0]), by_length);
+	for (size_t i = 0; i < half; i++) {
+		sum.user += call[i].user;
+		sum.foreign += call[i].foreign;
+		sum.own += call[i].own;
+	}
+	return judge_calls((double)half, (double)sum.user,
+			   (double)sum.foreign, (double)sum.own, a, idle,
+			   "a shorter call", text, len);
+}
+
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 		 char *text, size_t len)
 {
-	double calls = (double)a->calls, user = user_ns(a);
-	double foreign = not_own_ns(a), work;
-	double own = a->ns[PLACE_OWN] + a->ns[PLACE_BLAS];
-
 	if (!a->by) {
 		snprintf(text, len, "nobody could watch the candidate");
 		return -1;
@@ -104,23 +190,10 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 	}
 	if (a->samples < FEW)
 		return 0;
-	if (foreign > FOREIGN_SHARE * user &&
-	    foreign > (FREE_NS + FREE_IDLE * idle->foreign_ns) * calls) {
-		snprintf(text, len, "%.0f %% of a call's CPU time (%.0f us) "
-			 "went to code that is not the candidate's, most of "
-			 "it to %s", 100 * foreign / user,
-			 foreign / calls / 1e3,
-			 *a->foreign ? a->foreign : "generated code");
+	if (judge_calls((double)a->calls, user_ns(a->ns), foreign_ns(a->ns),
+			own_ns(a->ns), a, idle, "a call", text, len))
 		return 1;
-	}
-	work = user - FREE_IDLE * idle->user_ns * calls;
-	if (work > LONG_NS * calls && own < OWN_SHARE * work) {
-		snprintf(text, len, "the candidate's kernels took %.0f us of "
-			 "a call of %.0f us", own / calls / 1e3,
-			 user / calls / 1e3);
-		return 1;
-	}
-	return 0;
+	return judge_short(a, idle, text, len);
 }
 
 void attrib_write(const struct attribution *a, struct jw *w)

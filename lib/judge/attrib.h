@@ -8,6 +8,13 @@
 #include "judge/modules.h"
 #include "rec/json.h"
 
+#define ATTRIB_CALLS 512
+
+/* One call: its length, and CPU time by what the rules ask about. */
+struct attrib_call {
+	float length, user, foreign, own;
+};
+
 /*
  * Of calls that count: all but the first, warm ones left out.  What was seen
  * from outside can only make a verdict worse.
@@ -21,7 +28,13 @@ struct attribution {
 	char foreign[64];	/* the library with most time that is neither
 				 * the candidate's nor allowed, "" for none */
 	double foreign_ns;
+	struct attrib_call call[ATTRIB_CALLS];	/* the first of them */
+	size_t ncall;
 };
+
+/* Keeps one call: what it has added to the sums of before. */
+void attrib_keep(struct attribution *a, int64_t length_ns,
+		 const double before[PLACES]);
 
 /* Adds what another process of the same candidate did. */
 void attrib_add(struct attribution *sum, const struct attribution *a);

@@ -263,12 +263,13 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 void witness_end(struct witness *w, int64_t t1, int counts)
 {
 	const struct sampled *seen = sampler_seen(w->s);
-	double ns;
+	double before[PLACES], ns;
 
 	w->last = t1 - w->began;
 	if (!counts)
 		return;
 	sampler_drain(w->s, w->began);
+	memcpy(before, w->saw.ns, sizeof(before));
 	w->saw.calls++;
 	w->saw.moved += seen->mapped > 0;
 	ns = seen->weight_ns;
@@ -283,6 +284,7 @@ void witness_end(struct witness *w, int64_t t1, int counts)
 	} else if (seen->n) {
 		w->saw.missing_ns += (double)seen->n * ns;
 	}
+	attrib_keep(&w->saw, w->last, before);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen
 	 * twice: the sum over calls is what counts. */
 	if (w->cpu >= 0)

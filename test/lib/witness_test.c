@@ -247,6 +247,28 @@ static void test_verdicts(void **state)
 	assert_int_equal(judged(&a), -1);
 }
 
+/* Just over half of the calls compute elsewhere, and quickly. */
+static void test_shorter_half(void **state)
+{
+	struct attribution a = { .by = "perf", .calls = 20, .samples = 900 };
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		enum place p = i % 20 < 11 ? PLACE_TORCH : PLACE_OWN;
+		double ms = p == PLACE_OWN ? 50e6 : 4e6, before[PLACES];
+
+		memcpy(before, a.ns, sizeof(before));
+		a.ns[p] += ms;
+		attrib_keep(&a, (int64_t)ms, before);
+	}
+	assert_int_equal(a.ncall, 20);
+	assert_int_equal(judged(&a), 1);
+	for (size_t i = 0; i < a.ncall; i++)
+		if (a.call[i].foreign > 0)
+			a.call[i].length *= 100;	/* does not pay */
+	assert_int_equal(judged(&a), 0);
+}
+
 static void test_sums(void **state)
 {
 	struct attribution sum = { .by = NULL }, a = { .by = "perf",
@@ -269,6 +291,7 @@ int main(void)
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_by_ptrace),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_shorter_half),
 		cmocka_unit_test(test_sums),
 	};
 
