@@ -32,7 +32,7 @@ need := build $(if $(need_more),run torch test) \
 	$(if $(filter lint check,$(MAKECMDGOALS)),check)
 
 all: deps $(tools:%=$(BIN)/%) $(BIN)/libca-child.so \
-	$(BIN)/nvrtc-child
+	$(BIN)/nvrtc-child $(BIN)/agent-client
 
 # Fast when nothing is missing, so everything that compiles waits for it.
 deps:
@@ -88,6 +88,11 @@ $(BIN)/libca-child.so: $(child_obj) $B/libca.a
 $(BIN)/nvrtc-child: lib/build/child/nvrtc.c | deps
 	@mkdir -p $(@D)
 	$(CC) $(CSTD) $(WARN) -O2 -o $@ $< -ldl
+
+# What the judge's commands are inside a rollout's jail.
+$(BIN)/agent-client: lib/agent/child/client.c | deps
+	@mkdir -p $(@D)
+	$(CC) $(CSTD) $(WARN) -O2 -o $@ $<
 
 $B/libca.a: $(lib_obj)
 	@rm -f $@
@@ -161,7 +166,7 @@ torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.inc \
 	lib/torch/*.txt)
 manuals := $(wildcard man/*.[157])
 installed = $(tools:%=bin/%) lib/cuda-agent/libca-child.so \
-	lib/cuda-agent/nvrtc-child \
+	lib/cuda-agent/nvrtc-child lib/cuda-agent/agent-client \
 	$(torch_files:lib/%=lib/cuda-agent/%) \
 	$(foreach m,$(manuals),share/man/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 	$(tools:%=share/bash-completion/completions/%)
@@ -169,9 +174,7 @@ root = $(DESTDIR)$(PREFIX)
 
 $(root)/bin/%: $(BIN)/%
 	install -D -m 755 $< $@
-$(root)/lib/cuda-agent/nvrtc-child: $(BIN)/nvrtc-child
-	install -D -m 755 $< $@
-$(root)/lib/cuda-agent/%.so: $(BIN)/%.so
+$(root)/lib/cuda-agent/%: $(BIN)/%
 	install -D -m 755 $< $@
 $(root)/lib/cuda-agent/%: lib/%
 	install -D -m 644 $< $@

@@ -365,6 +365,35 @@ pid_t child_start(const struct child_opts *o, struct err *e)
 	return pid;
 }
 
+pid_t child_coprocess(const struct child_opts *o, int *to, int *from,
+		      struct err *e)
+{
+	struct plan p = { o, { -1, -1, STDERR_FILENO }, -1, 0, { 0 }, 0 };
+	int in[2], out[2];
+	pid_t pid;
+
+	if (pipe2(in, O_CLOEXEC))
+		return err_sys(e, CA_SOFTWARE, "cannot make a pipe");
+	if (pipe2(out, O_CLOEXEC)) {
+		close(in[0]);
+		close(in[1]);
+		return err_sys(e, CA_SOFTWARE, "cannot make a pipe");
+	}
+	p.std[0] = in[0];
+	p.std[1] = out[1];
+	pid = launch(&p, e);
+	close(in[0]);
+	close(out[1]);
+	if (pid < 0) {
+		close(in[1]);
+		close(out[0]);
+		return -1;
+	}
+	*to = in[1];
+	*from = out[0];
+	return pid;
+}
+
 int child_finish(pid_t pid, int64_t deadline, int *status)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), killed = 0;

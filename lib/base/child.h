@@ -64,6 +64,14 @@ int child_run(const struct child_opts *o, struct child_result *r,
  * /dev/null, stdout and stderr are stderr of the caller).  Own group. */
 pid_t child_start(const struct child_opts *o, struct err *e);
 
+/*
+ * Starts a coprocess: what is written to *to is its stdin, what it writes to
+ * stdout is read from *from (both close-on-exec), stderr is the caller's.
+ * Own group; in, out, errout and deadline are ignored.
+ */
+pid_t child_coprocess(const struct child_opts *o, int *to, int *from,
+		      struct err *e);
+
 /* Waits for pid until the deadline, then kills its group; reaps it.
  * *status as waitpid.  0, or 1 when it had to be killed. */
 int child_finish(pid_t pid, int64_t deadline, int *status);

@@ -88,6 +88,30 @@ int path_lib(char out[CA_PATH_MAX], const char *name, struct err *e)
 	return rc;
 }
 
+int path_helper(char out[CA_PATH_MAX], const char *name, struct err *e)
+{
+	ssize_t n = readlink("/proc/self/exe", out, CA_PATH_MAX - 1);
+	char below[CA_PATH_MAX];
+	char *slash;
+
+	if (n > 0) {
+		out[n] = '\0';
+		slash = strrchr(out, '/');
+		if (slash && (size_t)(slash - out) + strlen(name) + 2 <
+			     CA_PATH_MAX) {
+			strcpy(slash + 1, name);
+			if (access(out, X_OK) == 0)
+				return 0;
+		}
+	}
+	if (path_lib(out, name, NULL) == 0 && access(out, X_OK) == 0)
+		return 0;
+	snprintf(below, sizeof below, "../bin/%s", name);
+	if (path_lib(out, below, NULL) == 0 && access(out, X_OK) == 0)
+		return 0;
+	return err_set(e, CA_UNAVAILABLE, "cannot find '%s'", name);
+}
+
 /* The user's home: $HOME, else the password file. */
 static const char *home(struct err *e)
 {

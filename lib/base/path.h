@@ -18,6 +18,11 @@
  */
 int path_lib(char out[CA_PATH_MAX], const char *name, struct err *e);
 
+/* A program of the toolkit's own that is not on anybody's PATH, as
+ * nvrtc-child: beside the running program (a checkout), else with the
+ * toolkit's files (an installed one).  CA_UNAVAILABLE. */
+int path_helper(char out[CA_PATH_MAX], const char *name, struct err *e);
+
 /*
  * A directory of the cache, made with mode 0755: $CA_CACHE, else
  * /var/cache/cuda-agent for root, else $XDG_CACHE_HOME/cuda-agent, else

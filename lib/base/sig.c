@@ -60,6 +60,17 @@ int sig_catch(struct err *e)
 	return 0;
 }
 
+int sig_forked(struct err *e)
+{
+	if (pipe_fd[0] >= 0) {
+		close(pipe_fd[0]);
+		close(pipe_fd[1]);
+	}
+	pipe_fd[0] = pipe_fd[1] = -1;
+	caught = 0;
+	return sig_catch(e);
+}
+
 int sig_caught(void)
 {
 	return caught;

@@ -12,6 +12,10 @@
  * that comes more than a second after the first ends the process at once. */
 int sig_catch(struct err *e);
 
+/* In a process that was forked from one that called sig_catch: a flag and a
+ * descriptor of its own, and nothing has come yet. */
+int sig_forked(struct err *e);
+
 /* The number of the signal that came first; 0: none. */
 int sig_caught(void);
 

@@ -301,31 +301,6 @@ static int find_host(struct toolchain *t, struct hash *h, struct err *e)
 	return rc;
 }
 
-/* nvrtc-child beside the running program (a checkout), else with the
- * toolkit's files (an installed one). */
-static int find_child(char out[CA_PATH_MAX], struct err *e)
-{
-	ssize_t n = readlink("/proc/self/exe", out, CA_PATH_MAX - 1);
-	static const char *const at[] = { "nvrtc-child",
-					  "../bin/nvrtc-child" };
-	char *slash;
-	size_t i;
-
-	if (n > 0) {
-		out[n] = '\0';
-		slash = strrchr(out, '/');
-		if (slash && slash - out + 16 < CA_PATH_MAX) {
-			strcpy(slash + 1, "nvrtc-child");
-			if (access(out, X_OK) == 0)
-				return 0;
-		}
-	}
-	for (i = 0; i < 2; i++)
-		if (path_lib(out, at[i], NULL) == 0 && access(out, X_OK) == 0)
-			return 0;
-	return err_set(e, CA_UNAVAILABLE, "cannot find 'nvrtc-child'");
-}
-
 /*
  * A jail's uid may not be able to reach a checkout (in a home of mode 0700),
  * but it can read the cache: the program is copied there under its hash.
@@ -336,7 +311,7 @@ static int place_child(struct toolchain *t, struct hash *h, struct err *e)
 	struct str s = STR_INIT;
 	int rc = -1;
 
-	if (find_child(from, e) < 0 ||
+	if (path_helper(from, "nvrtc-child", e) < 0 ||
 	    read_file(from, CHILD_MAX, &s, e) < 0 ||
 	    path_cache(from, "bin", e) < 0)
 		goto out;

@@ -58,25 +58,63 @@ static int lock(int fd, int how, const struct wait *w, struct err *e)
 	return 0;
 }
 
+int lease_open(struct lease *l, const char *name, struct err *e)
+{
+	char dir[CA_PATH_MAX];
+
+	l->gate = l->lock = -1;
+	if (path_cache(dir, "lease", e))
+		return -1;
+	l->gate = open_lock(dir, name, ".gate", e);
+	if (l->gate >= 0)
+		l->lock = open_lock(dir, name, "", e);
+	if (l->lock >= 0)
+		return 0;
+	lease_close(l);
+	return -1;
+}
+
+int lease_lock(const struct lease *l, const char *name, int exclusive,
+	       double seconds, struct err *e)
+{
+	const struct wait w = { name, seconds, deadline_in(seconds) };
+	int how = exclusive ? LOCK_EX : LOCK_SH, rc;
+
+	rc = lock(l->gate, how, &w, e);
+	if (!rc) {
+		rc = lock(l->lock, how, &w, e);
+		flock(l->gate, LOCK_UN);
+	}
+	return rc;
+}
+
+void lease_unlock(const struct lease *l)
+{
+	flock(l->lock, LOCK_UN);
+}
+
+void lease_close(struct lease *l)
+{
+	if (l->gate >= 0)
+		close(l->gate);
+	if (l->lock >= 0)
+		close(l->lock);
+	l->gate = l->lock = -1;
+}
+
 int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e)
 {
-	const struct wait w = { name, seconds, deadline_in(seconds) };
-	int how = exclusive ? LOCK_EX : LOCK_SH, fd, gate;
-	char dir[CA_PATH_MAX];
+	struct lease l;
 
-	if (path_cache(dir, "lease", e))
+	if (lease_open(&l, name, e))
 		return -1;
-	gate = open_lock(dir, name, ".gate", e);
-	if (gate < 0)
+	if (lease_lock(&l, name, exclusive, seconds, e)) {
+		lease_close(&l);
 		return -1;
-	fd = open_lock(dir, name, "", e);
-	if (fd >= 0 && (lock(gate, how, &w, e) || lock(fd, how, &w, e))) {
-		close(fd);
-		fd = -1;
 	}
-	close(gate);
-	return fd;
+	close(l.gate);
+	return l.lock;
 }
 
 static int open_user(const char *name, pid_t pid, int flags, char *path,

@@ -32,4 +32,17 @@ void lease_unregister(const char *name, int fd);
 /* Whether pid is registered and alive. */
 int lease_registered(const char *name, pid_t pid);
 
+ * The same in steps, for a process that will give up the right to open the
+ * files: the two descriptors of a lease, taken and given back any number of
+ * times.  Both are close-on-exec; forked children share the lock.
+ */
+struct lease {
+	int gate, lock;
+};
+int lease_open(struct lease *l, const char *name, struct err *e);
+int lease_lock(const struct lease *l, const char *name, int exclusive,
+	       double seconds, struct err *e);
+void lease_unlock(const struct lease *l);
+void lease_close(struct lease *l);
+
 #endif

@@ -215,48 +215,54 @@ static void add_devices(struct run *r)
 	args(r, "--tmpfs", "/tmp", NULL);
 }
 
-struct bind {
-	const char *path;
-	int rw;
-};
-
 static int bind_order(const void *a, const void *b)
 {
-	size_t x = strlen(((const struct bind *)a)->path);
-	size_t y = strlen(((const struct bind *)b)->path);
+	size_t x = strlen(((const struct jail_at *)a)->to);
+	size_t y = strlen(((const struct jail_at *)b)->to);
 
 	return x < y ? -1 : x > y;
 }
 
+static int check_path(const char *p, struct err *e)
+{
+	if (p[0] != '/')
+		return err_set(e, CA_CONFIG, "'%s' is not an absolute path",
+			       p);
+	if (access(p, F_OK))
+		return err_sys(e, CA_CONFIG, "cannot find '%s'", p);
+	return 0;
+}
+
 static int check_paths(const char *const *p, struct err *e)
 {
-	for (; p && *p; p++) {
-		if ((*p)[0] != '/')
-			return err_set(e, CA_CONFIG,
-				       "'%s' is not an absolute path", *p);
-		if (access(*p, F_OK))
-			return err_sys(e, CA_CONFIG, "cannot find '%s'", *p);
-	}
+	for (; p && *p; p++)
+		if (check_path(*p, e))
+			return -1;
 	return 0;
 }
 
 /* Outer paths first, so that one inside another keeps its own right. */
 static int add_binds(struct run *r, struct err *e)
 {
-	struct bind b[256];
+	struct jail_at b[256];
+	const struct jail_at *at;
 	const char *const *p;
 	size_t n = 0, i;
 
 	for (p = r->c->ro; p && *p && n < 256; p++)
-		b[n++] = (struct bind){ *p, 0 };
+		b[n++] = (struct jail_at){ *p, *p, 0 };
 	for (p = r->c->rw; p && *p && n < 256; p++)
-		b[n++] = (struct bind){ *p, 1 };
+		b[n++] = (struct jail_at){ *p, *p, 1 };
+	for (at = r->c->at; at && at->from && n < 256; at++) {
+		if (check_path(at->from, e))
+			return -1;
+		b[n++] = *at;
+	}
 	if (n == 256)
 		return err_set(e, CA_SOFTWARE, "too many paths for a jail");
 	qsort(b, n, sizeof(*b), bind_order);
 	for (i = 0; i < n; i++)
-		args(r, b[i].rw ? "--bind" : "--ro-bind", b[i].path,
-		     b[i].path);
+		args(r, b[i].rw ? "--bind" : "--ro-bind", b[i].from, b[i].to);
 	return 0;
 }
 
@@ -381,6 +387,9 @@ static int plan(struct run *r, const struct child_opts *o, struct err *e)
 		r->uid = r->c->uid ? r->c->uid : jail_new_uid();
 	if (r->c->level == JAIL_UID && !r->uid)
 		return err_set(e, CA_UNAVAILABLE, "level uid needs root");
+	if (r->c->at && r->c->level != JAIL_FULL)
+		return err_set(e, CA_UNAVAILABLE, "other names for paths need "
+			       "level full");
 	if (check_paths(r->c->ro, e) || check_paths(r->c->rw, e) ||
 	    check_paths(r->c->dev, e))
 		return -1;

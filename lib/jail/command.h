@@ -19,6 +19,12 @@
 #include "base/err.h"
 #include "jail/jail.h"
 
+/* A path that the command sees under another name (level full only). */
+struct jail_at {
+	const char *from, *to;	/* absolute */
+	int rw;
+};
+
 struct jail_cmd {
 	enum jail_level level;
 	uid_t uid;		/* as root: jail_new_uid(), for one command at
@@ -27,6 +33,7 @@ struct jail_cmd {
 	 * as root the jail's uid must be able to reach them (no 0700 above). */
 	const char *const *ro;	/* readable, with all that is below */
 	const char *const *rw;	/* writable too; see jail_give */
+	const struct jail_at *at;	/* ends with a NULL from; or NULL */
 	const char *const *dev;	/* device nodes, as /dev/nvidia0 */
 	int no_user_files;	/* 1: of /etc only what programs need to start:
 				 * no passwd, group, certificates */

@@ -383,3 +383,20 @@ void rec_write_prov(struct jw *w, int64_t began)
 	jw_kstr(w, "date", date);
 	jw_end_obj(w);
 }
+
+void rec_error(struct str *out, const char *file, uint64_t line, size_t at,
+	       const char *message)
+{
+	struct jw w;
+
+	jw_init(&w, out);
+	jw_obj(&w);
+	jw_kstr(&w, "kind", "error");
+	jw_kint(&w, "v", REC_V);
+	if (file)
+		jw_kstr(&w, "file", file);
+	jw_kint(&w, "line", (int64_t)line);
+	jw_kint(&w, "byte", (int64_t)at);
+	jw_kstr(&w, "message", message);
+	jw_end_obj(&w);
+}

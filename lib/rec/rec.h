@@ -70,6 +70,11 @@ const char *rec_kind_name(enum rec_kind k);
 /* Member prov {seconds, date} of a result field; began: now_ns() then. */
 void rec_write_prov(struct jw *w, int64_t began);
 
+/* Appends the error record that answers a line which is no record (without
+ * LF); file may be NULL. */
+void rec_error(struct str *out, const char *file, uint64_t line, size_t at,
+	       const char *message);
+
 /*
  * Identities (strings of lower-case hex; ca-record(5) says over what).
  * task: 32 hex digits of SHA-256 over the code; candidate: over the task's id

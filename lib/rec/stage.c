@@ -87,22 +87,11 @@ int stage_interrupted(void)
 static void answer_bad(struct stage *s, struct slot *t, const char *file,
 		       uint64_t line, size_t at, const struct err *e)
 {
-	struct jw w;
-
 	t->kind = SLOT_BAD;
 	s->data_code = CA_DATAERR;
 	/* The error record says it too, hence no complaint under -q. */
 	warn("%s: cannot parse record at byte %zu: %s", t->where, at, e->msg);
-	jw_init(&w, &t->out);
-	jw_obj(&w);
-	jw_kstr(&w, "kind", "error");
-	jw_kint(&w, "v", REC_V);
-	if (file)
-		jw_kstr(&w, "file", file);
-	jw_kint(&w, "line", (int64_t)line);
-	jw_kint(&w, "byte", (int64_t)at);
-	jw_kstr(&w, "message", e->msg);
-	jw_end_obj(&w);
+	rec_error(&t->out, file, line, at, e->msg);
 }
 
 static void classify(struct stage *s, struct slot *t)

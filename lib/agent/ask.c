@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One request to the model, and its answer as an event.
+ */
+#include "agent/rollout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+
+static void add_number(struct jw *w, const char *key, double v)
+{
+	if (v >= 0)
+		jw_knum(w, key, v);
+}
+
+/* What is left of the context, and of what one answer may take. */
+static int64_t room(const struct rollout *r)
+{
+	int64_t left = r->o->ctx - r->s.prompt_last;
+	int64_t most = r->o->max_tokens;
+
+	if (r->o->out_tokens >= 0 &&
+	    r->o->out_tokens - r->s.completion_sum < left)
+		left = r->o->out_tokens - r->s.completion_sum;
+	return most > 0 && most < left ? most : left;
+}
+
+static void add_body(struct jw *w, const char *text)
+{
+	struct json *j = text ? json_parse(text, strlen(text), JSON_MAX_LINE,
+					   NULL, NULL) : NULL;
+	const struct json *m;
+
+	for (m = json_first(j); m; m = json_next(m)) {
+		jw_key(w, json_key(m));
+		jw_node(w, m);
+	}
+	json_free(j);
+}
+
+static int make_body(struct rollout *r, struct err *e)
+{
+	const struct agent_opts *o = r->o;
+	struct str tools = STR_INIT;
+	struct jw w;
+
+	str_reset(&r->body);
+	jw_init(&w, &r->body);
+	jw_obj(&w);
+	jw_kstr(&w, "model", o->model);
+	jw_key(&w, "messages");
+	str_addc(&r->body, '[');
+	str_add(&r->body, r->s.messages.buf, r->s.messages.len);
+	str_addc(&r->body, ']');
+	w.comma = 1;
+	if (!o->single_turn) {
+		tool_schemas(&tools);
+		jw_key(&w, "tools");
+		jw_raw(&w, tools.buf ? tools.buf : "[]", tools.len);
+	}
+	jw_kint(&w, "max_tokens", room(r));
+	add_number(&w, "temperature", o->temperature);
+	add_number(&w, "top_p", o->top_p);
+	add_number(&w, "top_k", (double)o->top_k);
+	if (o->seeded)
+		jw_kint(&w, "seed", (int64_t)((r->t->seed + (uint64_t)
+					       r->s.turn) & 0x7fffffff));
+	if (o->token_ids) {
+		jw_kbool(&w, "logprobs", 1);
+		jw_kbool(&w, "return_token_ids", 1);
+	}
+	add_body(&w, o->body);
+	jw_end_obj(&w);
+	str_release(&tools);
+	return r->body.failed ? err_set(e, CA_SOFTWARE, "out of memory") : 0;
+}
+
+/* Why nothing of this answer may be executed; NULL: it may. */
+static const char *cut_short(const struct chat_answer *a)
+{
+	if (!a->finish)
+		return "the message has no end; nothing of it was executed";
+	if (!strcmp(a->finish, "length"))
+		return "the message was cut off at the token limit; nothing "
+		       "of it was executed";
+	if (!strcmp(a->finish, "content_filter"))
+		return "the message was cut off by a filter; nothing of it "
+		       "was executed";
+	return NULL;
+}
+
+static int log_answer(struct rollout *r, const struct chat_answer *a,
+		      struct err *e)
+{
+	const char *cut = cut_short(a);
+	const char *weights = json_get_str(a->root, "system_fingerprint",
+					   NULL);
+	struct jw *w = event_begin(r, "turn");
+
+	jw_kint(w, "n", r->s.turn + 1);
+	jw_key(w, "got");
+	jw_node(w, a->message);
+	jw_kstr(w, "finish", a->finish);
+	if (cut)
+		jw_kstr(w, "cut", cut);
+	jw_key(w, "usage");
+	jw_obj(w);
+	jw_kint(w, "prompt", a->prompt_tokens > 0 ? a->prompt_tokens : 0);
+	jw_kint(w, "completion", a->completion_tokens > 0 ?
+		a->completion_tokens : 0);
+	jw_end_obj(w);
+	if (weights)
+		jw_kstr(w, "weights", weights);
+	if (r->o->token_ids)
+		tokens_write(w, a, &r->s);
+	jw_key(w, "prov");
+	jw_obj(w);
+	jw_knum(w, "model_s", (double)a->wall_ns / 1e9);
+	jw_kint(w, "attempts", a->attempts);
+	jw_end_obj(w);
+	return event_end(r, e);
+}
+
+static int log_stop(struct rollout *r, enum stop s, const char *why,
+		    struct err *e)
+{
+	struct jw *w = event_begin(r, "end");
+
+	jw_kstr(w, "reason", stop_name(s));
+	if (why && *why)
+		jw_kstr(w, "why", why);
+	return event_end(r, e);
+}
+
+int ask_model(struct rollout *r, struct err *e)
+{
+	struct chat_answer a;
+	int rc;
+
+	if (make_body(r, e))
+		return -1;
+	event_begin(r, "ask");
+	if (event_end(r, e) ||
+	    model_ask(r->model, r->body.buf, r->body.len, r->deadline, &a, e))
+		return -1;
+	if (r->body.alloc > 1 << 20)
+		str_release(&r->body);
+	switch (a.how) {
+	case CHAT_OK:
+		rc = log_answer(r, &a, e);
+		break;
+	case CHAT_CONTEXT:
+		rc = log_stop(r, STOP_CONTEXT, a.text, e);
+		break;
+	case CHAT_DEADLINE:
+		rc = log_stop(r, STOP_WALL, NULL, e);
+		break;
+	case CHAT_SIGNAL:
+		rc = err_set(e, CA_TEMPFAIL, "interrupted");
+		break;
+	default:
+		rc = log_stop(r, STOP_API_ERROR, a.text, e);
+	}
+	chat_answer_release(&a);
+	return rc;
+}

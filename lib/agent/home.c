@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where rollouts live.
+ */
+#define _GNU_SOURCE
+#include "agent/home.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/hash.h"
+#include "base/path.h"
+
+/* The commands of a jail, all one program. */
+static const char *const commands[] = {
+	"ca-compile", "ca-verify", "ca-profile", "sudo"
+};
+
+void job_release(struct job *j)
+{
+	free(j->task);
+	free(j->code);
+	memset(j, 0, sizeof(*j));
+}
+
+static int set_skill(struct agent_opts *a, struct err *e)
+{
+	static char path[CA_PATH_MAX];
+	const char *name = !strcmp(a->device, "cpu") ? "cpu-kernels" :
+						       "cuda-kernels";
+	char below[64];
+
+	if (a->skill) {
+		if (realpath(a->skill, path)) {
+			a->skill = path;
+			return 0;
+		}
+		return err_sys(e, CA_NOINPUT, "cannot find the skill '%s'",
+			       a->skill);
+	}
+	snprintf(below, sizeof(below), "skills/%s", name);
+	if (path_lib(path, below, e))
+		return -1;
+	if (access(path, F_OK)) {
+		snprintf(below, sizeof(below), "../skills/%s", name);
+		if (path_lib(path, below, e))
+			return -1;
+	}
+	a->skill = path;
+	return access(path, F_OK) ? err_sys(e, CA_NOINPUT, "cannot find '%s'",
+					    path) : 0;
+}
+
+/* The environment that has torch, so that commands can import it. */
+static void set_python(struct agent_opts *a)
+{
+	static char path[CA_PATH_MAX];
+	struct stat st;
+	char *p;
+
+	if (path_python(path, NULL) || !(p = strstr(path, "/bin/python3")) ||
+	    p[12])
+		return;
+	*p = '\0';
+	p[0] = '\0';
+	if (starts_with(path, "/usr") || stat(path, &st))
+		return;
+	a->python = path;
+}
+
+/* A jail's uid has to get there. */
+static int check_reach(const char *dir, struct err *e)
+{
+	char path[4096];
+	struct stat st;
+	size_t i;
+
+	for (i = 1; geteuid() == 0; i++) {
+		if (dir[i] && dir[i] != '/')
+			continue;
+		snprintf(path, sizeof(path), "%.*s", (int)i, dir);
+		if (!stat(path, &st) && !(st.st_mode & 001))
+			return err_set(e, CA_CONFIG, "'%s' lets only its "
+				       "owner pass; choose another --dir",
+				       path);
+		if (!dir[i])
+			break;
+	}
+	return 0;
+}
+
+static int put_commands(const struct home *h, struct err *e)
+{
+	char from[CA_PATH_MAX], path[4200];
+	struct str s = STR_INIT;
+	size_t i;
+	int rc = -1;
+
+	snprintf(path, sizeof(path), "%s/.bin", h->dir);
+	if (path_helper(from, "agent-client", e) || mkdir_p(path, 0755, e) ||
+	    read_file(from, (size_t)16 << 20, &s, e))
+		goto out;
+	for (i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		snprintf(path, sizeof(path), "%s/.bin/%s", h->dir,
+			 commands[i]);
+		if (write_file_atomic(path, s.buf, s.len, 0755, e))
+			goto out;
+	}
+	rc = 0;
+out:
+	str_release(&s);
+	return rc;
+}
+
+int home_open(struct home *h, const char *dir, struct agent_opts *a,
+	      struct err *e)
+{
+	char fresh[CA_PATH_MAX + 64], base[CA_PATH_MAX];
+
+	if (!dir) {
+		if (path_cache(base, "rollouts", e))
+			return -1;
+		snprintf(fresh, sizeof(fresh), "%s/%lld.%d", base,
+			 (long long)time(NULL), (int)getpid());
+		dir = fresh;
+	}
+	if (mkdir_p(dir, 0755, e))
+		return -1;
+	if (!realpath(dir, h->dir))
+		return err_sys(e, CA_CANTCREAT, "cannot find '%s'", dir);
+	if (strlen(h->dir) > 3900)
+		return err_set(e, CA_CONFIG, "'%s' is too long a name", dir);
+	if (check_reach(h->dir, e) || put_commands(h, e) || set_skill(a, e))
+		return -1;
+	set_python(a);
+	if (!getcwd(h->cwd, sizeof(h->cwd)))
+		strcpy(h->cwd, "/");
+	a->cwd = h->cwd;
+	a->dir = h->dir;
+	return 0;
+}
+
+void home_close(struct home *h, int keep)
+{
+	if (h->dir[0] && !keep)
+		remove_tree(h->dir, NULL);
+}
+
+int home_record(const struct home *h, const char *id, struct str *line,
+		struct err *e)
+{
+	char path[4300];
+
+	snprintf(path, sizeof(path), "%s/%s/" ROLLOUT_RECORD, h->dir, id);
+	if (read_file_at(AT_FDCWD, path, JSON_MAX_LINE + 1, 0, line, e))
+		return -1;
+	if (!line->len || line->buf[line->len - 1] != '\n')
+		return err_set(e, CA_DATAERR, "'%s' is no record", path);
+	return 0;
+}
+
+void home_clean(const struct home *h, const char *id, int keep)
+{
+	char path[4300];
+
+	if (keep)
+		return;
+	snprintf(path, sizeof(path), "%s/%s/work", h->dir, id);
+	if (!access(path, F_OK))
+		remove_tree(path, NULL);
+}
+
+void home_failure(const struct job *j, const char *reason, const char *why,
+		  struct str *line)
+{
+	static const char *const lists[] = { "messages", "segments", "turns",
+					     "evaluations" };
+	struct jw w;
+	size_t i;
+
+	jw_init(&w, line);
+	jw_obj(&w);
+	jw_kstr(&w, "kind", "trajectory");
+	jw_kint(&w, "v", REC_V);
+	jw_kstr(&w, "id", j->id);
+	jw_key(&w, "task");
+	jw_obj(&w);
+	jw_kstr(&w, "id", j->task);
+	jw_kstr(&w, "code", j->code);
+	jw_end_obj(&w);
+	jw_ku64(&w, "seed", j->seed);
+	for (i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+		jw_key(&w, lists[i]);
+		jw_arr(&w);
+		jw_end_arr(&w);
+	}
+	jw_kbool(&w, "redundant_loop", 0);
+	jw_key(&w, "outcome");
+	jw_obj(&w);
+	jw_key(&w, "final");
+	jw_null(&w);
+	jw_key(&w, "reward");
+	jw_null(&w);
+	jw_kstr(&w, "stop_reason", reason);
+	jw_kstr(&w, "why", why);
+	jw_kbool(&w, "trainable", 0);
+	jw_end_obj(&w);
+	jw_end_obj(&w);
+	str_addc(line, '\n');
+}
+
+void agent_id(const struct agent_opts *o, const char *task, int64_t k,
+	      char out[REC_ID_LEN])
+{
+	struct str s = STR_INIT;
+	char sum[HASH_HEX];
+
+	str_addf(&s, "%s\n%lld\n%s\n%d %d\n%d %llu", task, (long long)k,
+		 o->model, o->single_turn, o->eval, o->seeded,
+		 (unsigned long long)o->seed);
+	sha256_hex(s.buf ? s.buf : "", s.len, sum);
+	snprintf(out, REC_ID_LEN, "%.32s", sum);
+	str_release(&s);
+}

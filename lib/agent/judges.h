@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The judges of a run: coprocesses that read candidate records and write them
+ * back judged, one at a time each, and the queue in front of them.
+ */
+#ifndef CA_AGENT_JUDGES_H
+#define CA_AGENT_JUDGES_H
+
+#include <poll.h>
+
+#include "agent/wire.h"
+#include "base/err.h"
+#include "base/opt.h"
+
+struct judges;
+
+struct judges_opts {
+	const struct opt_list *commands;	/* empty: our own program */
+	const char *const *own;		/* its argv for that */
+	double seconds;			/* that a verdict may take */
+	/* An answer for `who`; a record's line without LF, or an error
+	 * record. */
+	void (*answer)(void *ctx, int who, const char *line, size_t len);
+	void *ctx;
+};
+
+struct judges *judges_open(const struct judges_opts *o, struct err *e);
+void judges_close(struct judges *j);
+
+/* Queues a request (a record's line without LF, copied).  -1 without memory. */
+int judges_ask(struct judges *j, int who, const char *line, size_t len);
+/* Nobody waits for the answer any more. */
+void judges_forget(struct judges *j, int who);
+
+/* For the caller's poll: fills p, and afterwards looks at what came. */
+size_t judges_fds(const struct judges *j, struct pollfd *p, size_t max);
+void judges_run(struct judges *j);
+
+/* Closes all descriptors, in a child that was forked. */
+void judges_close_fds(struct judges *j);
+
+/* A judge's own side, over stdin and stdout: ca-agent --serve-judge.  Tries
+ * are quick, grades are not, unless quick_grade.  The exit code; -1 with `e`
+ * when it could not begin. */
+struct judge_opts;
+int judge_serve(struct judge_opts *o, const struct common *c, int quick_grade,
+		struct err *e);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A work directory is made, opened, given to another uid, and digested.
+ */
+#define _GNU_SOURCE
+#include "agent/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "build/tree.h"
+
+#define SKILL_FILES 256
+#define SKILL_FILE ((size_t)1 << 20)
+#define ENTRIES_MAX 50000
+#define DEPTH_MAX 32
+#define HASHED_MAX (1 << 20)
+
+/* The released workdir's commands, by its names. */
+static const struct {
+	const char *name, *text;
+} utils[] = {
+	{ "utils/__init__.py", "" },
+	{ "utils/compile.sh", "#!/bin/sh\nexec ca-compile \"$@\"\n" },
+	{ "utils/verification.py", "import os\nimport sys\n\n"
+	  "os.execvp(\"ca-verify\", [\"ca-verify\", *sys.argv[1:]])\n" },
+	{ "utils/profiling.py", "import os\nimport sys\n\n"
+	  "os.execvp(\"ca-profile\", [\"ca-profile\", *sys.argv[1:]])\n" },
+};
+
+static int hidden(const char *name)
+{
+	return name[0] == '.' || !strcmp(name, "single-turn.md") ||
+	       !strcmp(name, "__pycache__") || !strcmp(name, "expect.json");
+}
+
+/* Calls `each` for the entries of a directory in the order of their names. */
+static int sorted(int fd, int (*each)(void *ctx, int dir, const char *name,
+				      struct err *e),
+		  void *ctx, struct err *e)
+{
+	char path[64];
+	struct dirent **list;
+	int n, i, rc = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = scandir(path, &list, NULL, alphasort);
+	if (n < 0)
+		return err_sys(e, CA_IOERR, "cannot read a directory");
+	for (i = 0; i < n; i++) {
+		const char *name = list[i]->d_name;
+
+		if (!rc && strcmp(name, ".") && strcmp(name, ".."))
+			rc = each(ctx, fd, name, e);
+		free(list[i]);
+	}
+	free(list);
+	return rc;
+}
+
+struct copy {
+	int to, depth;
+	size_t files;
+	const char *path;	/* of the new directory, for messages */
+	char prefix[1024];
+};
+
+static int copy_entry(void *ctx, int dir, const char *name, struct err *e);
+
+static int copy_dir(struct copy *c, int dir, const char *name, struct err *e)
+{
+	size_t n = strlen(c->prefix);
+	int fd, rc;
+
+	if (++c->depth > 4)
+		return err_set(e, CA_CONFIG, "the skill nests too deep");
+	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, CA_NOINPUT, "cannot open '%s'", name);
+	snprintf(c->prefix + n, sizeof(c->prefix) - n, "%s/", name);
+	rc = sorted(fd, copy_entry, c, e);
+	c->prefix[n] = '\0';
+	close(fd);
+	c->depth--;
+	return rc;
+}
+
+static int copy_entry(void *ctx, int dir, const char *name, struct err *e)
+{
+	struct copy *c = ctx;
+	struct str text = STR_INIT;
+	char path[2048];
+	struct stat st;
+	int rc = -1;
+
+	if (hidden(name))
+		return 0;
+	if (fstatat(dir, name, &st, 0))
+		return err_sys(e, CA_NOINPUT, "cannot stat '%s'", name);
+	if (S_ISDIR(st.st_mode))
+		return copy_dir(c, dir, name, e);
+	if (++c->files > SKILL_FILES)
+		return err_set(e, CA_CONFIG, "the skill has too many files");
+	snprintf(path, sizeof(path), "%s%s", c->prefix, name);
+	if (!read_file_at(dir, name, SKILL_FILE, 1, &text, e))
+		rc = tree_put(c->to, c->path, path, text.buf ? text.buf : "",
+			      text.len, e);
+	str_release(&text);
+	return rc;
+}
+
+static int copy_skill(const char *skill, const char *path, int to,
+		      struct err *e)
+{
+	struct copy c = { .to = to, .path = path };
+	int fd = open(skill, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return err_sys(e, CA_NOINPUT, "cannot open the skill '%s'",
+			       skill);
+	rc = sorted(fd, copy_entry, &c, e);
+	close(fd);
+	return rc ? err_wrap(e, "skill '%s'", skill) : 0;
+}
+
+static int fill(int fd, const char *path, const char *code, const char *skill,
+		uid_t uid, struct err *e)
+{
+	size_t i;
+
+	if (tree_put(fd, path, "model.py", code, strlen(code), e))
+		return -1;
+	for (i = 0; i < sizeof(utils) / sizeof(*utils); i++)
+		if (tree_put(fd, path, utils[i].name, utils[i].text,
+			     strlen(utils[i].text), e))
+			return -1;
+	if (fchmodat(fd, "utils/compile.sh", 0755, 0))
+		return err_sys(e, CA_CANTCREAT, "cannot make 'compile.sh'");
+	if (skill && copy_skill(skill, path, fd, e))
+		return -1;
+	if (tree_dir(fd, path, "kernels", e) ||
+	    tree_dir(fd, path, PLACE_OUTPUT, e))
+		return -1;
+	if (geteuid())
+		return 0;
+	if (fchownat(fd, "kernels", uid, uid, 0) ||
+	    fchownat(fd, PLACE_OUTPUT, uid, uid, 0) ||
+	    fchmod(fd, 01777))
+		return err_sys(e, CA_CANTCREAT, "cannot hand '%s' over", path);
+	return 0;
+}
+
+int place_make(const char *path, const char *code, const char *skill,
+	       uid_t uid, struct err *e)
+{
+	int fd = tree_open(path, e), rc;
+
+	if (fd < 0)
+		return -1;
+	rc = fill(fd, path, code, skill, uid, e);
+	close(fd);
+	return rc;
+}
+
+static int add_fixed(struct place *p, const char *name, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < p->nfixed; i++)
+		if (!strcmp(p->fixed[i], name))
+			return 0;
+	if (p->nfixed == PLACE_FIXED_MAX ||
+	    strlen(name) >= sizeof(p->fixed[0]))
+		return err_set(e, CA_CONFIG, "the skill has too many names");
+	strcpy(p->fixed[p->nfixed++], name);
+	return 0;
+}
+
+static int fix_entry(void *ctx, int dir, const char *name, struct err *e)
+{
+	(void)dir;
+	return hidden(name) ? 0 : add_fixed(ctx, name, e);
+}
+
+int place_open(struct place *p, const char *path, const char *skill,
+	       struct err *e)
+{
+	int fd, rc;
+
+	memset(p, 0, sizeof(*p));
+	p->fd = -1;
+	if (!realpath(path, p->path))
+		return err_sys(e, CA_NOINPUT, "cannot find '%s'", path);
+	if (add_fixed(p, "model.py", e) || add_fixed(p, "utils", e))
+		return -1;
+	if (skill) {
+		fd = open(skill, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			return err_sys(e, CA_NOINPUT, "cannot open '%s'",
+				       skill);
+		rc = sorted(fd, fix_entry, p, e);
+		close(fd);
+		if (rc)
+			return -1;
+	}
+	p->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (p->fd < 0)
+		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
+	return 0;
+}
+
+struct give {
+	uid_t uid;
+	int depth;
+};
+
+static int give_entry(void *ctx, int dir, const char *name, struct err *e)
+{
+	struct give *g = ctx;
+	struct stat st;
+	int fd, rc;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	if (st.st_uid && fchownat(dir, name, g->uid, g->uid,
+				  AT_SYMLINK_NOFOLLOW))
+		return err_sys(e, CA_CANTCREAT, "cannot hand '%s' over", name);
+	if (!S_ISDIR(st.st_mode) || g->depth > DEPTH_MAX)
+		return 0;
+	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+		    O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	g->depth++;
+	rc = sorted(fd, give_entry, g, e);
+	g->depth--;
+	close(fd);
+	return rc;
+}
+
+int place_give(const char *path, uid_t uid, struct err *e)
+{
+	struct give g = { uid, 0 };
+
+	return geteuid() ? 0 : give_entry(&g, AT_FDCWD, path, e);
+}
+
+struct digest {
+	struct hash *h;
+	int64_t bytes;
+	size_t entries;
+	int depth;
+};
+
+static int digest_file(struct digest *d, int dir, const char *name,
+		       const struct stat *st, struct err *e)
+{
+	struct str text = STR_INIT;
+	struct err none = ERR_INIT;
+
+	(void)e;
+	if (st->st_size > HASHED_MAX) {
+		hash_add(d->h, &st->st_mtim, sizeof(st->st_mtim));
+		return 0;
+	}
+	/* One that the model made unreadable is as it is. */
+	if (!read_file_at(dir, name, HASHED_MAX + 1, 0, &text, &none))
+		hash_part(d->h, text.buf ? text.buf : "", text.len);
+	str_release(&text);
+	return 0;
+}
+
+static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
+{
+	struct digest *d = ctx;
+	struct stat st;
+	int fd, rc = 0;
+	int64_t head[2];
+
+	if (!d->depth && !strcmp(name, PLACE_OUTPUT))
+		return 0;
+	if (++d->entries > ENTRIES_MAX ||
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	head[0] = st.st_mode;
+	head[1] = S_ISREG(st.st_mode) ? st.st_size : 0;
+	d->bytes += (int64_t)st.st_blocks * 512;
+	if (d->h) {
+		hash_part(d->h, name, strlen(name));
+		hash_add(d->h, head, sizeof(head));
+	}
+	if (d->h && S_ISREG(st.st_mode))
+		return digest_file(d, dir, name, &st, e);
+	if (!S_ISDIR(st.st_mode) || d->depth > DEPTH_MAX)
+		return 0;
+	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+		    O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	d->depth++;
+	rc = sorted(fd, digest_entry, d, e);
+	d->depth--;
+	close(fd);
+	return rc;
+}
+
+int place_digest(const struct place *p, char hex_out[HASH_HEX],
+		 int64_t *bytes, struct err *e)
+{
+	struct digest d = { .h = hex_out ? hash_new() : NULL };
+	uint8_t sum[HASH_LEN];
+	int rc;
+
+	if (hex_out && !d.h)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	rc = sorted(p->fd, digest_entry, &d, e);
+	if (d.h) {
+		hash_end(d.h, sum);
+		hex(sum, HASH_LEN, hex_out);
+	}
+	if (bytes)
+		*bytes = d.bytes;
+	return rc;
+}

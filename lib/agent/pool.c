@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One small loop over children, judges and input.
+ */
+#define _GNU_SOURCE
+#include "agent/pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/feed.h"
+#include "agent/home.h"
+#include "agent/wire.h"
+#include "base/io.h"
+#include "base/sig.h"
+#include "net/net.h"
+#include "rec/progress.h"
+
+#define LEAVE_S 20		/* for children to end after a signal */
+#define STARTS 2		/* of one rollout that crashes */
+
+struct child {
+	pid_t pid;		/* 0: a free slot */
+	int pidfd, sock;
+	int starts;
+	struct str in, out;
+	struct job job;
+};
+
+struct pool {
+	const struct pool_opts *o;
+	const struct common *c;
+	struct agent_opts *a;
+	struct child *child;
+	size_t n, running;
+	struct judges *judges;
+	struct feed *feed;
+	struct home home;
+	struct output out;
+	struct progress progress;
+	struct pollfd *fds;
+	int exit_code, infra, gone;
+};
+
+/* As many descriptors as the children need. */
+static void raise_limit(size_t n)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= 3 * n + 256)
+		return;
+	l.rlim_cur = l.rlim_max < 3 * n + 256 ? l.rlim_max : 3 * n + 256;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static void give_answer(void *ctx, int who, const char *line, size_t len)
+{
+	struct pool *p = ctx;
+	struct child *c = &p->child[who];
+
+	wire_put(&c->out, line, len);
+}
+
+/* In the child: nothing of the parent's but its own socket. */
+static void forget_parent(struct pool *p, const struct child *own)
+{
+	size_t i;
+
+	for (i = 0; i < p->n; i++)
+		if (p->child[i].pid && &p->child[i] != own) {
+			close(p->child[i].pidfd);
+			close(p->child[i].sock);
+		}
+	judges_close_fds(p->judges);
+	feed_close_fd(p->feed);
+	if (p->out.fd > 2)
+		close(p->out.fd);
+}
+
+static void run_child(struct pool *p, struct child *c, int sock) CA_NORETURN;
+static void run_child(struct pool *p, struct child *c, int sock)
+{
+	struct agent_task t = {
+		.task = c->job.task, .code = c->job.code,
+		.seed = c->job.seed, .resume = c->job.resume, .judge = sock
+	};
+	struct err e = ERR_INIT;
+	int rc;
+
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setpgid(0, 0);
+	forget_parent(p, c);
+	memcpy(t.id, c->job.id, sizeof(t.id));
+	rc = sig_forked(&e) || rollout_run(p->a, &t, &e);
+	if (rc && e.code != CA_TEMPFAIL)
+		complain("%s: %s", t.id, e.msg);
+	_exit(rc ? e.code ? e.code : CA_SOFTWARE : 0);
+}
+
+static int start_child(struct pool *p, struct child *c, struct err *e)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return err_sys(e, CA_SOFTWARE, "cannot make a socket");
+	c->in.cap = c->out.cap = 2 * WIRE_MAX;
+	c->starts++;
+	fflush(NULL);
+	c->pid = fork();
+	if (!c->pid) {
+		close(pair[0]);
+		run_child(p, c, pair[1]);
+	}
+	close(pair[1]);
+	if (c->pid < 0) {
+		c->pid = 0;
+		close(pair[0]);
+		return err_sys(e, CA_SOFTWARE, "cannot fork");
+	}
+	c->sock = pair[0];
+	fcntl(c->sock, F_SETFL, O_NONBLOCK);
+	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+	p->running++;
+	return 0;
+}
+
+static void write_line(struct pool *p, const char *line, size_t len)
+{
+	struct err e = ERR_INIT;
+
+	if (p->gone)
+		return;
+	if (output_write(&p->out, line, len, &e)) {
+		p->gone = 1;
+		p->exit_code = errno == EPIPE ? 128 + SIGPIPE : CA_IOERR;
+		if (errno != EPIPE)
+			complain("%s", e.msg);
+	}
+}
+
+static void pass_line(void *ctx, const char *line, size_t len)
+{
+	write_line(ctx, line, len);
+}
+
+/* Puts the record of a rollout out, and what became of it into the counts. */
+static void emit(struct pool *p, struct child *c, const struct str *line)
+{
+	struct json *j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE,
+				    NULL, NULL);
+	const char *why = json_str(json_path(j, "outcome.stop_reason"), "?");
+
+	write_line(p, line->buf, line->len);
+	p->progress.out++;
+	progress_count(&p->progress, why);
+	p->infra |= !strcmp(why, "infra_error") || !strcmp(why, "killed") ||
+		    !strcmp(why, "api_error");
+	json_free(j);
+	home_clean(&p->home, c->job.id, p->o->keep);
+}
+
+/* A rollout that left no record. */
+static void emit_failure(struct pool *p, struct child *c, int status)
+{
+	struct str line = STR_INIT;
+	char why[128];
+
+	if (WIFSIGNALED(status))
+		snprintf(why, sizeof(why), "its process was killed by signal "
+			 "%d", WTERMSIG(status));
+	else
+		snprintf(why, sizeof(why), "its process ended with status %d",
+			 WEXITSTATUS(status));
+	home_failure(&c->job, WIFSIGNALED(status) ? "killed" : "infra_error",
+		     why, &line);
+	if (!line.failed)
+		emit(p, c, &line);
+	str_release(&line);
+}
+
+static void free_child(struct pool *p, struct child *c)
+{
+	str_release(&c->in);
+	str_release(&c->out);
+	job_release(&c->job);
+	memset(c, 0, sizeof(*c));
+	(void)p;
+}
+
+static void reap_child(struct pool *p, struct child *c)
+{
+	struct str line = { .cap = JSON_MAX_LINE + 1 };
+	struct err e = ERR_INIT;
+	int status = 0, interrupted;
+
+	while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	judges_forget(p->judges, (int)(c - p->child));
+	close(c->sock);
+	close(c->pidfd);
+	c->pid = 0;
+	p->running--;
+	str_release(&c->in);
+	str_release(&c->out);
+	interrupted = sig_caught() || p->gone;
+	if (!status && !home_record(&p->home, c->job.id, &line, &e)) {
+		emit(p, c, &line);
+	} else if (!interrupted && c->starts < STARTS &&
+		   WIFSIGNALED(status)) {
+		c->job.resume = 1;
+		if (!start_child(p, c, &e)) {
+			str_release(&line);
+			return;
+		}
+	} else if (!interrupted) {
+		emit_failure(p, c, status);
+	}
+	str_release(&line);
+	free_child(p, c);
+}
+
+/* Its questions, and the answers that wait for it. */
+static void talk(struct pool *p, struct child *c)
+{
+	size_t len;
+	char *msg;
+	int rc;
+
+	while (c->out.len) {
+		ssize_t n = send(c->sock, c->out.buf, c->out.len,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		memmove(c->out.buf, c->out.buf + n, c->out.len - (size_t)n);
+		c->out.len -= (size_t)n;
+		if (!c->out.len)
+			str_release(&c->out);
+	}
+	rc = wire_read(c->sock, &c->in, &msg, &len);
+	while (rc > 0) {
+		judges_ask(p->judges, (int)(c - p->child), msg, len);
+		wire_drop(&c->in);
+		rc = wire_next(&c->in, &msg, &len);
+	}
+}
+
+/* Starts what fits; what is finished already is put out at once. */
+static void start_more(struct pool *p)
+{
+	struct err e = ERR_INIT;
+	struct str line = { .cap = JSON_MAX_LINE + 1 };
+	size_t i;
+
+	for (i = 0; i < p->n && !sig_caught() && !p->gone; i++) {
+		struct child *c = &p->child[i];
+
+		if (c->pid)
+			continue;
+		if (!feed_next(p->feed, &c->job))
+			break;
+		str_reset(&line);
+		if (c->job.refused || (c->job.resume &&
+		    !home_record(&p->home, c->job.id, &line, NULL))) {
+			if (!c->job.refused)
+				emit(p, c, &line);
+			free_child(p, c);
+			i--;
+		} else if (start_child(p, c, &e)) {
+			complain("%s", e.msg);
+			p->exit_code = CA_SOFTWARE;
+			free_child(p, c);
+			break;
+		}
+	}
+	str_release(&line);
+}
+
+static void loop(struct pool *p)
+{
+	size_t n, i, base;
+
+	for (;;) {
+		start_more(p);
+		progress_draw(&p->progress);
+		if (sig_caught() || p->gone)
+			return;
+		if (!p->running && feed_ended(p->feed))
+			return;
+		p->fds[0] = (struct pollfd){ sig_fd(), POLLIN, 0 };
+		p->fds[1] = (struct pollfd){ p->running < p->n ?
+			feed_fd(p->feed) : -1, POLLIN, 0 };
+		base = n = 2 + judges_fds(p->judges, p->fds + 2, 256);
+		for (i = 0; i < p->n; i++) {
+			struct child *c = &p->child[i];
+			int on = c->pid != 0;
+
+			p->fds[n++] = (struct pollfd){ on ? c->pidfd : -1,
+				POLLIN, 0 };
+			p->fds[n++] = (struct pollfd){ on ? c->sock : -1,
+				(short)(POLLIN | (c->out.len ? POLLOUT : 0)),
+				0 };
+		}
+		poll(p->fds, n, 1000);
+		judges_run(p->judges);
+		for (i = 0; i < p->n; i++) {
+			struct child *c = &p->child[i];
+			const struct pollfd *f = &p->fds[base + 2 * i];
+
+			if (c->pid && (f[1].revents || c->out.len))
+				talk(p, c);
+			if (c->pid && f[0].revents)
+				reap_child(p, c);
+		}
+	}
+}
+
+/* After a signal, or when nobody reads on: all have to go. */
+static void end_children(struct pool *p)
+{
+	int64_t end = deadline_in(LEAVE_S);
+	size_t i;
+
+	for (i = 0; i < p->n; i++)
+		if (p->child[i].pid)
+			kill(p->child[i].pid, SIGTERM);
+	for (i = 0; i < p->n; i++) {
+		struct child *c = &p->child[i];
+		struct pollfd f = { c->pidfd, POLLIN, 0 };
+
+		if (!c->pid)
+			continue;
+		if (poll(&f, 1, deadline_ms(end)) <= 0)
+			kill(c->pid, SIGKILL);
+		reap_child(p, c);
+	}
+}
+
+static int open_all(struct pool *p, int argc, char **argv, int first,
+		    struct err *e)
+{
+	const struct judges_opts j = {
+		.commands = p->o->judges, .own = p->o->own_judge,
+		.seconds = p->a->judge_s, .answer = give_answer, .ctx = p
+	};
+	const struct feed_opts f = {
+		.agent = p->a, .k = p->o->k, .resume = p->o->resume,
+		.limit = p->c->limit, .progress = &p->progress,
+		.pass = pass_line,
+		.ctx = p
+	};
+
+	if (home_open(&p->home, p->o->dir, p->a, e) ||
+	    output_open(&p->out, p->c->out, e))
+		return -1;
+	p->judges = judges_open(&j, e);
+	p->feed = feed_open(&f, argc, argv, first, e);
+	p->child = calloc(p->n, sizeof(*p->child));
+	p->fds = calloc(2 * p->n + 300, sizeof(*p->fds));
+	if (p->judges && p->feed && p->child && p->fds)
+		return 0;
+	return e->code ? -1 : err_set(e, CA_SOFTWARE, "out of memory");
+}
+
+static int finish(struct pool *p)
+{
+	struct err e = ERR_INIT;
+	int code = p->exit_code ? p->exit_code : feed_code(p->feed);
+
+	if (sig_caught())
+		code = 128 + sig_caught();
+	if (output_close(&p->out, !sig_caught() && !p->gone, &e) && !code) {
+		complain("%s", e.msg);
+		code = e.code;
+	}
+	progress_wipe(&p->progress);
+	if (p->c->verbose)
+		progress_totals(&p->progress);
+	if (sig_caught())
+		warn("interrupted; --resume --dir '%s' goes on", p->a->dir);
+	home_close(&p->home, p->o->keep || p->o->dir || sig_caught());
+	return code ? code : p->infra ? CA_TEMPFAIL : 0;
+}
+
+int pool_run(const struct pool_opts *o, const struct common *c, int argc,
+	     char **argv, int first, struct err *e)
+{
+	struct pool p = { .o = o, .c = c, .a = o->agent,
+			  .n = c->jobs > 0 ? (size_t)c->jobs : 8 };
+	int rc = -1;
+
+	raise_limit(p.n);
+	signal(SIGPIPE, SIG_IGN);
+	progress_init(&p.progress, "ca-agent", c->quiet);
+	if (sig_catch(e) || net_start(e))
+		return -1;
+	if (!open_all(&p, argc, argv, first, e)) {
+		loop(&p);
+		end_children(&p);
+		judges_close(p.judges);
+		p.judges = NULL;
+		rc = finish(&p);
+	}
+	judges_close(p.judges);
+	feed_close(p.feed);
+	free(p.child);
+	free(p.fds);
+	net_stop();
+	return rc;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of one rollout.  It changes by events only (state_apply), which
+ * are in the log before they count, so that a replayed log gives the state
+ * that wrote it.  Not for other modules.
+ */
+#ifndef CA_AGENT_ROLLOUT_H
+#define CA_AGENT_ROLLOUT_H
+
+#include "agent/agent.h"
+#include "agent/call.h"
+#include "agent/log.h"
+#include "agent/loop.h"
+#include "agent/model.h"
+#include "agent/place.h"
+#include "agent/shell.h"
+#include "agent/try.h"
+#include "cu/lease.h"
+
+enum stop { STOP_NONE, STOP_FINAL, STOP_MAX_TURNS, STOP_CONTEXT, STOP_WALL,
+	    STOP_FORMAT, STOP_COST, STOP_API_ERROR, STOP_INFRA_ERROR,
+	    STOP_KILLED, STOP_COUNT };
+const char *stop_name(enum stop s);
+enum stop stop_parse(const char *name);
+
+/* What the last answer was, once it is dealt with. */
+enum said { SAID_NONE, SAID_CALLS, SAID_TEXT, SAID_NOTHING, SAID_CUT };
+
+/* A verdict on a candidate. */
+struct evaluation {
+	int turn;
+	enum ask stage;
+	char graded[8];		/* "final", "best" or "" */
+	char id[REC_ID_LEN];
+	char *line;		/* the candidate, whole */
+	int verified;		/* verify.status is ok */
+	double speedup;		/* over compile; 0: not known */
+	double wall_s, gpu_s;	/* since the start of the rollout */
+	int committed;		/* the call that asked for it has ended */
+};
+
+struct state {
+	struct str messages;	/* JSON, separated by commas */
+	struct str turns;	/* likewise: finished turns */
+	struct str segments;	/* likewise */
+	int turn;		/* of the last answer; 0: none yet */
+	struct calls calls;	/* of that answer */
+	size_t next;		/* the first that has no result */
+	int begun;		/* call `next` was begun before a restart */
+	struct str head, results;	/* of the turn's record, unfinished */
+	struct str deferred;	/* texts for one user message at turn's end */
+	struct evaluation *eval;
+	size_t neval, alloc;
+	enum said said;
+	struct str text;	/* of the last answer */
+	int empties;		/* answers in a row that did nothing */
+	struct loop loop;
+	int redundant, nudged;
+	enum stop stop;
+	char why[512];		/* with api_error, infra_error */
+	char digest[HASH_HEX];	/* of the tree, after the last event */
+	char cwd[4096];
+	int shells;		/* commands started so far */
+	int64_t prompt_last, prompt_sum, completion_sum, requests;
+	int64_t gpu_calls;
+	int violations;
+	double wall_s, model_s, gpu_s;	/* spent before this process */
+	int64_t ids_known;	/* tokens of the open segment; 0: none open */
+	char ids_hash[HASH_HEX];	/* of these */
+	int segment;		/* how many were opened */
+	int eval_mode;		/* one nudge out of a circle */
+	int no_prov;		/* records hold no timings */
+	char weights[128];	/* system_fingerprint of the last answer */
+	int started, finished;
+};
+
+struct rollout {
+	const struct agent_opts *o;
+	const struct agent_task *t;
+	char dir[4096], work[4200];
+	int64_t began, deadline;
+	double before_s;	/* spent by earlier processes */
+	int uid;
+	struct state s;
+	struct log log;
+	struct place place;
+	struct tries *tries;
+	struct shells *shells;
+	struct model *model;
+	struct lease cpu;	/* opened where the device is one */
+	struct str body;	/* of the request */
+};
+
+void state_init(struct state *s);
+void state_release(struct state *s);
+
+/* An event changes the state; ctx is the struct state. */
+int state_apply(void *ctx, const struct json *event, struct err *e);
+/* After a replay: forgets verdicts of a call that has no result. */
+void state_settle(struct state *s);
+
+/* Begins an event of this rollout, and ends it: log, then state. */
+struct jw *event_begin(struct rollout *r, const char *name);
+int event_end(struct rollout *r, struct err *e);
+
+/* Executes call s.next and logs its result. */
+int act(struct rollout *r, struct err *e);
+
+/* Asks the model and logs its answer, or the stop. */
+int ask_model(struct rollout *r, struct err *e);
+
+/* Members `tokens` of a turn's event, where the server gave ids. */
+void tokens_write(struct jw *w, const struct chat_answer *a,
+		  const struct state *s);
+
+/* What was reached: grades, and logs it. */
+int grade(struct rollout *r, struct err *e);
+/* Logs a verdict. */
+int log_verdict(struct rollout *r, enum ask s, const char *graded,
+		const struct rec *c, int64_t wall_ns, struct err *e);
+
+/* Takes the fenced blocks of the only answer as files; 0, or -1 with `e` when
+ * it is not made of them. */
+int single_files(struct rollout *r, const char *text, struct err *e);
+
+/* Writes the record of the finished rollout. */
+int record_write(struct rollout *r, struct err *e);
+
+double spent_s(const struct rollout *r);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The judge's side: a filter of candidate records, whose member `ask` says
+ * how far each is to be judged.
+ */
+#include "agent/judges.h"
+
+#include "build/build.h"
+#include "build/device.h"
+#include "judge/options.h"
+#include "rec/stage.h"
+#include "reward/reward.h"
+
+struct serve {
+	struct judge_opts quick_opts, full_opts;
+	struct judging quick, full;	/* for tries; for grades */
+	struct build_opts build;
+	struct mac_key key;
+	struct reward_rules rules;
+	int no_prov, quick_grade;
+};
+
+static int grade(void *ctx, struct rec *r, struct err *e)
+{
+	struct serve *s = ctx;
+	struct judge *j = judging_open(s->quick_grade ? &s->quick : &s->full,
+				       e);
+
+	return j ? judge_profile(j, r, e) : -1;
+}
+
+static int judge(void *ctx, struct rec *r, struct err *e)
+{
+	const char *word = json_get_str(rec_get(r, "ask"), "stage", NULL);
+	enum ask stage = ask_parse(word);
+	struct serve *s = ctx;
+	struct judge *j;
+
+	if (stage == ASK_COMPILE)
+		return build_candidate(r, &s->build, &s->key, e);
+	if (stage == ASK_REWARD || stage == ASK_NONE)
+		return reward_record(r, &s->rules, &s->key, grade, s,
+				     s->no_prov, e);
+	j = judging_open(&s->quick, e);
+	if (!j)
+		return -1;
+	return stage == ASK_VERIFY ? judge_verify(j, r, e) :
+	       stage == ASK_PROFILE ? judge_profile(j, r, e) :
+	       judge_reference(j, r, e);
+}
+
+int judge_serve(struct judge_opts *o, const struct common *c, int quick_grade,
+		struct err *e)
+{
+	struct serve s = { .no_prov = c->no_prov,
+			   .quick_grade = quick_grade };
+	struct stage_ops ops = {
+		.name = "ca-agent", .record = judge, .wants = judging_wants,
+		.ctx = &s
+	};
+	struct common own = *c;
+	int rc;
+
+	own.seeded = 0;
+	s.full_opts = s.quick_opts = *o;
+	s.quick_opts.quick = 1;
+	s.rules.allow_shared = o->allow_shared;
+	s.rules.allow_no_jail = o->no_jail;
+	s.build.device = o->device ? o->device : device_default();
+	s.build.no_prov = c->no_prov;
+	if (mac_key_load(&s.key, o->trust_key, e))
+		return -1;
+	judging_init(&s.quick, &s.quick_opts, &own);
+	judging_init(&s.full, &s.full_opts, &own);
+	rc = stage_run(&ops, &own, 0, NULL, 0);
+	judging_close(&s.quick);
+	judging_close(&s.full);
+	return rc;
+}

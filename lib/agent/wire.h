@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages between a rollout and its parent: a length, then that many bytes,
+ * over a stream socket.
+ */
+#ifndef CA_AGENT_WIRE_H
+#define CA_AGENT_WIRE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define WIRE_MAX ((size_t)32 << 20)
+
+/* What a rollout wants of a judge, as member `ask` of the candidate. */
+enum ask { ASK_COMPILE, ASK_VERIFY, ASK_PROFILE, ASK_REFERENCE,
+	     ASK_REWARD, ASK_COUNT, ASK_NONE = -1 };
+const char *ask_name(enum ask s);
+enum ask ask_parse(const char *name);	/* NULL: ASK_NONE */
+
+/* Sends all of it; blocks. */
+int wire_send(int fd, const void *p, size_t len, struct err *e);
+
+/* Appends a message with its length to a buffer that is sent later. */
+int wire_put(struct str *out, const void *p, size_t len);
+
+/*
+ * Reads what is there (the socket may block or not) into `in`.  1 and the
+ * message once one is complete, which wire_drop removes; 0 not yet; -1 end of
+ * file, an error or a message that is too long.
+ */
+int wire_read(int fd, struct str *in, char **msg, size_t *len);
+/* A complete message that was read before, without reading more. */
+int wire_next(struct str *in, char **msg, size_t *len);
+void wire_drop(struct str *in);
+
+#endif

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the suites of ca-agent share.  Scripts of the model are written with
+# jq: say TEXT, call NAME ARGS..., turn.
+# shellcheck disable=SC2034 # used by them
+
+bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
+root=$BATS_TEST_DIRNAME/../..
+fix=$root/fixtures/workdirs/cpu
+endpoint=$root/test/agent/endpoint.py
+
+agent_setup() {
+	command -v jq >/dev/null || skip 'no jq'
+	command -v python3 >/dev/null || skip 'no python3'
+	"$bin/ca-jail" --probe | jq -e '.command == "full"' >/dev/null ||
+		skip 'no jail of level full'
+	# Everybody has to be able to pass where rollouts live.
+	dir=$(TMPDIR=/tmp mktemp -d -t ca-agent.XXXXXX) || return
+	chmod 755 "$dir"
+	cd "$dir" || return
+	mkdir skill
+	printf -- '---\nname: n\ndescription: d\n---\n\nBe fast.\n' \
+		>skill/SKILL.md
+	echo 'Answer with files.' >skill/single-turn.md
+	jq -cn --rawfile c "$fix/diag-matmul/model.py" \
+		'{kind: "task", v: 1, code: $c}' >tasks
+	# A judge that only counts how often it was asked.
+	cat >judge <<-'END'
+		#!/bin/sh
+		exec jq -c --unbuffered '. + {
+			build: {status: "ok", form: "light", device: "cpu"},
+			verify: {status: "ok"},
+			reward: {value: 1, reason: "counted"}}'
+	END
+	chmod 755 judge
+	unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
+}
+
+agent_teardown() {
+	[ -z "${server:-}" ] || kill "$server"
+	cd / && rm -rf "$dir"
+}
+
+# script TURN...: JSON of each turn
+script() {
+	jq -cn '[inputs]' <<<"$*" >script
+}
+
+# tool NAME ARGS: a turn that makes one call
+tool() {
+	jq -cn --arg n "$1" --argjson a "$2" '{calls: [{name: $n, args: $a}]}'
+}
+
+# bash COMMAND [MEMBER=VALUE...]: a turn that runs it
+sh_turn() {
+	jq -cn --arg c "$1" --argjson more "${2:-{\}}" \
+		'{calls: [{name: "Bash", args: ({command: $c} + $more)}]}'
+}
+
+done_turn='{"content":"Done."}'
+
+# agent [OPTION...]: runs the script over tasks; the trajectory in out
+agent() {
+	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" \
+		--skill skill -d cpu --judge ./judge -j 4 "$@" tasks >out
+}
+
+# results: texts of all tool messages, one JSON string a line
+results() {
+	jq -c '.messages[] | select(.role == "tool") | .content' out
+}
+
+# result N: the N-th of them, raw
+result() {
+	jq -r "[.messages[] | select(.role == \"tool\") | .content][$1]" out
+}
+
+stopped() { # reason
+	local got
+	got=$(jq -r .outcome.stop_reason out)
+	[ "$got" = "$1" ] && return
+	echo "stopped by $got: $(jq -c .outcome out)"
+	return 1
+}

@@ -1,0 +1,315 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-agent: the loop, budgets, what models and servers do wrong.  The judge is
+# a jq that believes everything; test/tools/agent-judge.bats has the real one.
+
+load agent.bash
+
+setup() {
+	agent_setup
+}
+
+teardown() {
+	agent_teardown
+}
+
+# serve: the script over HTTP; $url
+serve() {
+	python3 "$endpoint" script >port 2>/dev/null &
+	server=$!
+	for _ in $(seq 100); do
+		[ -s port ] && break
+		sleep 0.1
+	done
+	url=http://127.0.0.1:$(cat port)/v1
+}
+
+http() {
+	serve
+	"$bin/ca-agent" --endpoint "$url" --model m --skill skill -d cpu \
+		--judge ./judge "$@" tasks >out
+}
+
+@test "a rollout becomes a trajectory" {
+	script "$(tool Read '{"file_path":"/work/model.py"}')" \
+		"$(tool Write '{"file_path":"/work/model_new.py","content":"x"}')" \
+		"$done_turn"
+	agent
+	[ "$(wc -l <out)" = 1 ]
+	stopped final
+	jq -e '.kind == "trajectory" and .v == 1 and .cost.turns == 3 and
+		(.turns | length) == 3 and .redundant_loop == false and
+		.outcome.reward == 1 and .outcome.trainable and
+		.outcome.final.status == "ok"' out
+	[ "$(jq -r '[.messages[].role] | join(" ")' out)" = \
+		"system user assistant tool assistant tool assistant" ]
+	[ "$(jq -r '.evaluations[0].candidate.files["model_new.py"]' out)" = x ]
+	jq -e '.evaluations[0].candidate | .task.code | length > 100' out
+	[[ $(result 0) = *"class Model"* ]]
+}
+
+@test "without a candidate the reward is -1 and no judge is asked" {
+	script "$done_turn"
+	agent
+	jq -e '.outcome.reward == -1 and .evaluations == []' out
+}
+
+@test "schemas are those that calls are checked against" {
+	script "$done_turn"
+	"$bin/ca-agent" --model-cmd 'tee -a requests | python3 '"'$endpoint'"' --stdio script' \
+		--skill skill -d cpu --judge ./judge tasks >out
+	jq -e '[.tools[].function.name] == ["Bash", "BashOutput", "KillBash",
+		"Read", "Write", "Edit", "MultiEdit", "Glob", "Grep",
+		"NotebookEdit", "TodoWrite"]' requests
+	jq -e 'all(.tools[].function.parameters; .type == "object" and
+		(.required - (.properties | keys) == []))' requests
+}
+
+@test "calls that do not fit are refused by name, and flagged" {
+	script "$(tool Nope '{}')" "$(tool Read '{}')" \
+		"$(tool Read '{"file_path":3}')" \
+		"$(tool Read '{"file_path":"/work/model.py","x":1}')" \
+		"$(tool Bash '{"command":"true","timeout":700000}')" \
+		"$(tool TodoWrite '{"todos":[{"content":"a","status":"x","activeForm":"b"}]}')" \
+		"$done_turn"
+	agent
+	[[ $(result 0) = *"no such tool; the tools are Bash, BashOutput"* ]]
+	[[ $(result 1) = *"'file_path' is missing"* ]]
+	[[ $(result 2) = *"'file_path' has to be a string"* ]]
+	[[ $(result 3) = *"no parameter 'x'"* ]]
+	[[ $(result 4) = *"'timeout' has to be 1 to 600000"* ]]
+	[[ $(result 5) = *"todos[0]: parameter 'status' has to be one of"* ]]
+	[ "$(jq .schema_violations out)" = 6 ]
+	jq -e '[.turns[].calls[]] | all(.schema_violation and (.executed | not))' out
+}
+
+@test "arguments are mended and flagged" {
+	script "$(jq -cn '{calls: [{name: "Write", args: "{\"file_path\":\"/work/a\",\"content\":\"x\ny\"}"}]}')" \
+		"$(jq -cn '{calls: [{name: "Read", args: "{\"file_path\":\"/work/a\"} and so on"}]}')" \
+		"$(tool Read '{"file_path":"/work/a","offset":"2"}')" \
+		"$(tool TodoWrite '{"todos":"[{\"content\":\"a\",\"status\":\"pending\",\"activeForm\":\"b\"}]"}')" \
+		"$done_turn"
+	agent
+	jq -r '.messages[] | select(.role == "user" or .role == "tool") | .content' out >said
+	grep -q '1→x' said
+	grep -q '(lines 2-2 of 2)' said
+	grep -q 'The list has 1 items' said
+	jq -e '[.turns[].calls[]] | length == 4 and all(.schema_violation and .executed)' out
+}
+
+@test "arguments that break off are never executed" {
+	script "$(jq -cn '{calls: [{name: "Write", args: "{\"file_path\":\"/work/a\",\"content\":\"x"}]}')" \
+		"$(tool Bash '{"command":"ls /work"}')" "$done_turn"
+	agent
+	stopped final
+	result 1 >listing
+	[ "$(grep -c '^a$' listing)" = 0 ]
+	jq -r '.messages[] | select(.role == "user") | .content' out | grep -q 'not valid JSON'
+	jq -e '.turns[0].calls[0] | .schema_violation and (.executed | not)' out
+}
+
+@test "nothing of a message that was cut off is executed" {
+	script "$(jq -cn '{finish: "length", calls: [{name: "Bash", args: {command: "touch /work/a"}}]}')" \
+		"$(jq -cn '{finish: null, calls: [{name: "Bash", args: {command: "touch /work/b"}}]}')"
+	agent
+	stopped format
+	[[ $(result 0) = *"cut off at the token limit"* ]]
+	[[ $(result 1) = *"has no end"* ]]
+	jq -e 'all(.turns[].calls[]; .executed | not)' out
+}
+
+@test "calls are found in the text" {
+	script "$(jq -cn '{content: "Now:\n<tool_call>\n{\"name\": \"Bash\", \"arguments\": {\"command\": \"echo {1..3}\"}}\n</tool_call>"}')" \
+		"$(jq -cn '{content: "<tool_call>\n<function=Bash>\n<parameter=command>\necho if (x < 3) { y; }\n</parameter>\n<parameter=timeout>\n5000\n</parameter>\n</function>\n</tool_call>"}')" \
+		"$done_turn"
+	agent
+	stopped final
+	jq -r '.messages[] | select(.role == "user") | .content' out >said
+	grep -q '<tool_response>' said
+	grep -q '^1 2 3$' said
+	grep -q 'syntax error' said
+	jq -e '[.turns[].calls[]] | length == 2 and all(.executed)' out
+}
+
+@test "an empty answer is asked about once" {
+	script '{"content":"","message":{"role":"assistant","content":"","reasoning":"hm"}}' \
+		"$done_turn"
+	agent
+	stopped final
+	jq -e '.messages[2].reasoning == "hm" and .messages[3].role == "user"' out
+	script '{"message":{"role":"assistant","content":"","reasoning":"hm"}}'
+	agent
+	stopped format
+	[ "$(jq .cost.turns out)" = 2 ]
+}
+
+@test "budgets end a rollout" {
+	script "$(tool Bash '{"command":"date +%N"}')"
+	agent --turns 3
+	stopped max_turns
+	[ "$(jq .cost.turns out)" = 3 ]
+	agent --ctx 400 --turns 100
+	stopped context
+	agent --out-tokens 25
+	stopped cost
+	script "$(sh_turn 'sleep 60')" "$done_turn"
+	agent --wall 1s
+	stopped wall
+}
+
+@test "circles are noticed" {
+	script "$(tool Bash '{"command":"echo took 0.0$RANDOM s"}')"
+	agent --turns 6
+	jq -e '.redundant_loop' out
+	script "$(tool Bash '{"command":"echo $RANDOM"}')"
+	agent --turns 6
+	jq -e '.redundant_loop | not' out
+	script "$(tool Bash '{"command":"true"}')"
+	agent --eval --turns 8
+	[ "$(jq '[.messages[] | select(.role == "user")] | length' out)" = 2 ]
+}
+
+@test "a server's faults are survived" {
+	script '{"faults":[{"reset":true},{"status":429,"headers":{"Retry-After":"0"}},{"cut":true}],"calls":[{"name":"Bash","args":{"command":"echo one"}}]}' \
+		'{"faults":[{"status":503},{"empty":true},{"drip":0.01}],"content":"Done."}'
+	http --retries 9
+	stopped final
+	[ "$(result 0)" = one ]
+	jq -e '[.turns[].prov.attempts] == [4, 3]' out
+}
+
+@test "what is final ends with api_error, and exit 75" {
+	script '{"faults":[{"status":401}],"content":"x"}'
+	run http
+	[ "$status" = 75 ]
+	jq -e '.outcome | .stop_reason == "api_error" and .reward == null and
+		(.trainable | not) and (.why | test("401"))' out
+}
+
+@test "a full context is no error" {
+	script '{"faults":[{"status":400,"body":{"error":{"message":"maximum context length is 10"}}}]}'
+	http
+	stopped context
+}
+
+@test "token ids are kept where they add up" {
+	ids() { # prompt, ids
+		jq -cn --argjson p "$1" --argjson i "$2" --arg text "$3" \
+			--argjson calls "${4:-null}" '{content: $text, usage: [($p|length), ($i|length)],
+			extra: {prompt_token_ids: $p}, choice: {token_ids: $i, logprobs:
+			{content: [$i[] | {token: $text, logprob: -0.5}]}}} +
+			if $calls then {calls: $calls} else {} end'
+	}
+	call='[{"name":"Bash","args":{"command":"true"}}]'
+	script "$(ids '[1,2,3]' '[4,5]' a "$call")" \
+		"$(ids '[1,2,3,4,5,6]' '[7]' b "$call")" \
+		"$(ids '[1,2,9,4,5,6,7,8]' '[7]' c "$call")" \
+		"$(ids '[1,2,9,4,5,6,7,8,7]' '[7]' d | jq -c '.usage[1] = 2')"
+	agent --token-ids
+	jq -e '[.segments[].first_turn] == [1, 3]' out
+	jq -e '[.turns[].tokens | .prompt_new] == [3, 1, 8, null]' out
+	[ "$(jq -r '.turns[1].tokens.prompt_ids' out | base64 -d | od -An -t d4 | tr -d ' ')" = 6 ]
+	[ "$(jq -r '.turns[0].tokens.logprobs' out | base64 -d | od -An -t f4 | tr -s ' ')" = ' -0.5 -0.5' ]
+	jq -e '.turns[0].tokens.mask == [[3, 5]]' out
+	jq -e '.turns[3].tokens.missing' out
+}
+
+@test "single-turn takes fenced blocks, and nothing else" {
+	script "$(jq -cn '{content: "Fast.\n\nkernels/a.c\n```c\nint x;\n```\n\n**`model_new.py`**\n````python\ny = \"```\"\n````\n"}')"
+	agent --single-turn
+	stopped final
+	jq -e '.evaluations[0].candidate.files == {"kernels/a.c": "int x;\n",
+		"model_new.py": "y = \"```\"\n"}' out
+	jq -e '[.messages[].role] == ["system", "user", "assistant"]' out
+	script "$(jq -cn '{content: "No code."}')"
+	agent --single-turn
+	stopped format
+	script "$(jq -cn '{content: "```c\nint x;\n```"}')"
+	agent --single-turn
+	stopped format
+	script "$(jq -cn '{content: "../x.py\n```c\nint x;\n```"}')"
+	agent --single-turn
+	stopped format
+}
+
+@test "several rollouts of several tasks, each with its id" {
+	jq -c '., .code += "\n", {kind: "note", v: 1}' tasks >more
+	mv more tasks
+	script "$(tool Bash '{"command":"pwd"}')" "$done_turn"
+	agent -k 3
+	[ "$(wc -l <out)" = 7 ]
+	[ "$(jq -r 'select(.kind == "trajectory") | .id' out | sort -u | wc -l)" = 6 ]
+	[ "$(jq -r 'select(.kind == "trajectory") | .task.id' out | sort -u | wc -l)" = 2 ]
+}
+
+@test "two runs write the same with --no-prov and --seed" {
+	script "$(tool Bash '{"command":"ls -a"}')" "$done_turn"
+	agent --no-prov --seed 7
+	cp out first
+	agent --no-prov --seed 7
+	cmp out first
+	agent --no-prov --seed 8
+	[ "$(jq .id out)" != "$(jq .id first)" ]
+}
+
+@test "bad lines are answered and the stream goes on" {
+	{ echo nonsense; echo '{"kind":"task","v":1}'; cat tasks; } >more
+	mv more tasks
+	script "$done_turn"
+	run agent -q
+	[ "$status" = 65 ]
+	jq -e -s 'map(.kind) | sort == ["error", "error", "trajectory"]' out
+}
+
+@test "usage errors are told" {
+	check() { # text, arguments
+		run "$bin/ca-agent" "${@:2}" </dev/null
+		echo "$output"
+		[ "$status" = 64 ]
+		[[ $output = *"$1"* ]]
+	}
+	check 'one of --endpoint and --model-cmd'
+	check 'needs --model' --endpoint http://x
+	check 'needs --dir' --model-cmd cat --resume
+	check 'takes a JSON object' --model-cmd cat --body 3
+	run "$bin/ca-agent" --endpoint ftp://x --model m -q tasks
+	[ "$status" = 75 ]
+}
+
+@test "a directory that is there is not taken without --resume" {
+	script "$done_turn"
+	agent --dir run
+	run agent --dir run
+	[ "$status" = 73 ]
+	[[ $output = *"--resume goes on with it"* ]]
+	agent --dir run --resume
+	stopped final
+}
+
+@test "an interrupted run leaves nothing running and can go on" {
+	nap=sleep\ 3$RANDOM
+	script "$(sh_turn "$nap" '{"timeout":3000}')" "$done_turn"
+	status=0
+	agent --dir run 2>err &
+	for _ in $(seq 100); do
+		pgrep -f "^$nap" >/dev/null && break
+		sleep 0.1
+	done
+	pkill -TERM -P $! -x ca-agent
+	wait $! || status=$?
+	[ "$status" = 143 ]
+	[ -z "$(pgrep -f "$nap")" ]
+	[ ! -s out ]
+	grep -q 'goes on' err
+	agent --dir run --resume
+	stopped final
+	[[ $(result 0) = *"exit code 124"* ]]
+}
+
+@test "an installed skill that is missing is named" {
+	script "$done_turn"
+	run "$bin/ca-agent" --model-cmd cat --skill nowhere tasks
+	[ "$status" = 66 ]
+	[[ $output = *"cannot find the skill 'nowhere'"* ]]
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ca-agent: lets a model work on tasks, and writes what it did.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/pool.h"
+#include "base/err.h"
+#include "build/device.h"
+#include "judge/judge.h"
+#include "rec/json.h"
+
+static struct agent_opts agent = {
+	.model = "", .temperature = -1, .top_p = -1, .top_k = -1,
+	.connect_s = 10, .first_s = 1800, .idle_s = 120, .retries = 7,
+	.turns = -1, .ctx = -1, .max_tokens = 16384, .out_tokens = -1,
+	.gpu_calls = -1, .judge_s = 3600, .disk = (int64_t)1 << 30
+};
+static struct judge_opts judge;
+static struct pool_opts pool = { .agent = &agent, .k = 1 };
+static struct opt_list judges;
+static const char *grade = "full";
+static int serve;
+
+static const struct opt options[] = {
+	{ OPT_STR, 0, "endpoint", "URL", "OpenAI-compatible server, as "
+	  "http://host:8000/v1", &agent.endpoint, 0, 0 },
+	{ OPT_STR, 0, "model", "NAME", "the model's name there", &agent.model,
+	  0, 0 },
+	{ OPT_STR, 0, "model-cmd", "CMD", "a command instead: requests on its "
+	  "stdin, answers on its stdout", &agent.model_cmd, 0, 0 },
+	{ OPT_STR, 0, "body", "JSON", "further members of each request",
+	  &agent.body, 0, 0 },
+	{ OPT_NUM, 0, "temperature", "T", "of sampling", &agent.temperature,
+	  0, 10 },
+	{ OPT_NUM, 0, "top-p", "P", "of sampling", &agent.top_p, 0, 1 },
+	{ OPT_INT, 0, "top-k", "N", "of sampling", &agent.top_k, 1, 1e6 },
+	{ OPT_FLAG, 0, "token-ids", NULL, "ask for token ids and "
+	  "log-probabilities", &agent.token_ids, 0, 0 },
+	{ OPT_INT, 0, "retries", "N", "of a request that failed (7)",
+	  &agent.retries, 0, 1000 },
+	{ OPT_SECONDS, 0, "connect-timeout", "TIME", "to reach the server "
+	  "(10s)", &agent.connect_s, 0, 0 },
+	{ OPT_SECONDS, 0, "model-timeout", "TIME", "to its first byte (30m)",
+	  &agent.first_s, 0, 0 },
+	{ OPT_SECONDS, 0, "idle-timeout", "TIME", "between two pieces (2m)",
+	  &agent.idle_s, 0, 0 },
+	{ OPT_FLAG, 0, "single-turn", NULL, "one prompt, one answer, no tools",
+	  &agent.single_turn, 0, 0 },
+	{ OPT_FLAG, 0, "eval", NULL, "judge the best candidate too; 200 turns",
+	  &agent.eval, 0, 0 },
+	{ OPT_INT, 'k', "rollouts", "N", "of each task (1)", &pool.k, 1, 1e6 },
+	{ OPT_INT, 0, "turns", "N", "at most (150)", &agent.turns, 1, 1e6 },
+	{ OPT_INT, 0, "ctx", "N", "tokens of context (131072; single-turn "
+	  "32768)", &agent.ctx, 256, 1e9 },
+	{ OPT_INT, 0, "max-tokens", "N", "of one answer (16384)",
+	  &agent.max_tokens, 1, 1e9 },
+	{ OPT_INT, 0, "out-tokens", "N", "of all answers together",
+	  &agent.out_tokens, 1, 1e12 },
+	{ OPT_SECONDS, 0, "wall", "TIME", "of a rollout", &agent.wall_s, 0, 0 },
+	{ OPT_INT, 0, "gpu-calls", "N", "tries that use the device",
+	  &agent.gpu_calls, 0, 1e9 },
+	{ OPT_SIZE, 0, "disk", "SIZE", "of a work directory (1G)", &agent.disk,
+	  1 << 20, 1e15 },
+	{ OPT_STR, 'd', "device", "DEV", "cpu, cuda or cuda:N (default: a GPU "
+	  "if there is one)", &agent.device, 0, 0 },
+	{ OPT_LIST, 0, "judge", "CMD", "a judge: a filter of candidates; may "
+	  "be repeated", &judges, 0, 0 },
+	{ OPT_SECONDS, 0, "judge-timeout", "TIME", "for one verdict (1h)",
+	  &agent.judge_s, 0, 0 },
+	{ OPT_CHOICE, 0, "grade", "full|quick", "how the outcome is timed",
+	  &grade, 0, 0 },
+	{ OPT_STR, 0, "trust-key", "FILE", "key that signs and checks results",
+	  &judge.trust_key, 0, 0 },
+	{ OPT_STR, 0, "skill", "DIR", "what the model is taught",
+	  &agent.skill, 0, 0 },
+	{ OPT_STR, 0, "dir", "DIR", "keep logs and records there", &pool.dir,
+	  0, 0 },
+	{ OPT_FLAG, 0, "keep", NULL, "keep work directories too", &pool.keep,
+	  0, 0 },
+	{ OPT_FLAG, 0, "resume", NULL, "go on with what is in --dir",
+	  &pool.resume, 0, 0 },
+	{ OPT_FLAG, 0, "serve-judge", NULL, "be a judge (see --judge)",
+	  &serve, 0, 0 },
+	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
+};
+
+static const struct tool tool = {
+	.name = "ca-agent",
+	.operands = "[FILE | DIR ...]",
+	.purpose = "let a model work on tasks",
+	.opts = options,
+	.common = OPTS_RECORDS | OPTS_JOBS | OPTS_SEED,
+	.max_operands = -1,
+};
+
+static void check(const struct common *c)
+{
+	struct err e = ERR_INIT;
+	struct json *body;
+
+	if (!agent.endpoint == !agent.model_cmd)
+		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
+	if (agent.endpoint && !*agent.model)
+		die(CA_USAGE, "--endpoint needs --model");
+	if (pool.resume && !pool.dir)
+		die(CA_USAGE, "--resume needs --dir");
+	if (agent.single_turn && agent.eval)
+		die(CA_USAGE, "--single-turn and --eval exclude each other");
+	body = agent.body ? json_parse(agent.body, strlen(agent.body),
+				       JSON_MAX_LINE, NULL, &e) : NULL;
+	if (agent.body && json_type(body) != JSON_OBJECT)
+		die(CA_USAGE, "--body takes a JSON object");
+	json_free(body);
+	agent.seeded = c->seeded;
+	agent.seed = c->seed;
+	agent.no_prov = c->no_prov;
+	agent.key = getenv("OPENAI_API_KEY");
+	if (agent.key && !*agent.key)
+		agent.key = NULL;
+}
+
+static void defaults(void)
+{
+	struct err e = ERR_INIT;
+
+	if (!agent.device)
+		agent.device = device_default();
+	if (device_check(agent.device, &e))
+		die_err(&e);
+	if (agent.turns < 0)
+		agent.turns = agent.single_turn ? 1 : agent.eval ? 200 : 150;
+	if (agent.ctx < 0)
+		agent.ctx = agent.single_turn ? 32768 : 131072;
+}
+
+/* The argv of our own judge. */
+static void own_judge(const char *argv[], char self[4096],
+		      const struct common *c)
+{
+	ssize_t n = readlink("/proc/self/exe", self, 4095);
+	size_t i = 0;
+
+	self[n > 0 ? n : 0] = '\0';
+	argv[i++] = self;
+	argv[i++] = "--serve-judge";
+	argv[i++] = "--device";
+	argv[i++] = agent.device;
+	argv[i++] = "--grade";
+	argv[i++] = grade;
+	if (judge.trust_key) {
+		argv[i++] = "--trust-key";
+		argv[i++] = judge.trust_key;
+	}
+	if (c->no_prov)
+		argv[i++] = "--no-prov";
+	argv[i] = NULL;
+}
+
+static int run(const struct common *c, int argc, char **argv, int first)
+{
+	const char *own[12];
+	struct err e = ERR_INIT;
+	char self[4096];
+	int rc;
+
+	if (serve) {
+		judge.device = agent.device;
+		judge.lease_s = agent.judge_s;
+		rc = judge_serve(&judge, c, *grade == 'q', &e);
+	} else {
+		check(c);
+		own_judge(own, self, c);
+		pool.judges = &judges;
+		pool.own_judge = own;
+		rc = pool_run(&pool, c, argc, argv, first, &e);
+	}
+	if (rc < 0)
+		die_err(&e);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct common c;
+	int first, rc;
+
+	judge_defaults(&judge);
+	first = opt_parse(&tool, argc, argv, &c);
+	defaults();
+	rc = run(&c, argc, argv, first);
+	opt_release(&tool);
+	return rc;
+}
