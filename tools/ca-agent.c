@@ -11,10 +11,11 @@
 #include "base/err.h"
 #include "build/device.h"
 #include "judge/judge.h"
+#include "judge/rules.h"
 #include "rec/json.h"
 
 static struct agent_opts agent = {
-	.model = "", .temperature = -1, .top_p = -1, .top_k = -1,
+	.model = "", .rules = "paper", .temperature = -1, .top_p = -1, .top_k = -1,
 	.connect_s = 10, .first_s = 1800, .idle_s = 120, .retries = 7,
 	.turns = -1, .ctx = -1, .max_tokens = 16384, .out_tokens = -1,
 	.gpu_calls = -1, .judge_s = 3600, .disk = (int64_t)1 << 30
@@ -67,6 +68,8 @@ static const struct opt options[] = {
 	  1 << 20, 1e15 },
 	{ OPT_STR, 'd', "device", "DEV", "cpu, cuda or cuda:N (default: a GPU "
 	  "if there is one)", &agent.device, 0, 0 },
+	{ OPT_CHOICE, 0, "rules", RULES_NAMES, "that candidates are judged by "
+	  "(paper)", &agent.rules, 0, 0 },
 	{ OPT_LIST, 0, "judge", "CMD", "a judge: a filter of candidates; may "
 	  "be repeated", &judges, 0, 0 },
 	{ OPT_SECONDS, 0, "judge-timeout", "TIME", "for one verdict (1h)",

@@ -34,6 +34,7 @@ struct agent_opts {
 	int no_prov;
 	/* where it works */
 	const char *device;	/* "cpu", "cuda", … */
+	const char *rules;	/* that candidates are judged by */
 	const char *skill;	/* directory */
 	const char *cwd;	/* of the caller; for model_cmd */
 	const char *dir;	/* of all rollouts, absolute */

@@ -186,6 +186,7 @@ static int open_parts(struct rollout *r, const struct jail_at *at,
 	const struct tries_opts t = {
 		.socket = "box/judge.sock", .judge = r->t->judge,
 		.place = &r->place, .code = r->t->code,
+		.rules = r->o->rules,
 		.judge_s = r->o->judge_s, .budget = r->o->gpu_calls,
 		.verdict = on_verdict, .asked = on_ask, .ctx = r
 	};

@@ -70,8 +70,9 @@ int judge_serve(struct judge_opts *o, const struct common *c, int quick_grade,
 	s.build.no_prov = c->no_prov;
 	if (mac_key_load(&s.key, o->trust_key, e))
 		return -1;
-	judging_init(&s.quick, &s.quick_opts, &own);
-	judging_init(&s.full, &s.full_opts, &own);
+	if (judging_init(&s.quick, &s.quick_opts, &own, e) ||
+	    judging_init(&s.full, &s.full_opts, &own, e))
+		return -1;
 	rc = stage_run(&ops, &own, 0, NULL, 0);
 	judging_close(&s.quick);
 	judging_close(&s.full);

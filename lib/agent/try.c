@@ -141,7 +141,8 @@ int tries_exhausted(const struct tries *t)
 int tries_snapshot(struct tries *t, struct rec *r, struct err *e)
 {
 	struct str task = STR_INIT;
-	char id[REC_ID_LEN];
+	char id[REC_ID_LEN], rules[64];
+	int n = snprintf(rules, sizeof(rules), "\"%s\"", t->o.rules);
 	struct jw w;
 	int rc = workdir_read(t->o.place->path, r, e);
 
@@ -155,6 +156,7 @@ int tries_snapshot(struct tries *t, struct rec *r, struct err *e)
 	jw_kstr(&w, "code", t->o.code);
 	jw_end_obj(&w);
 	if (task.failed || rec_set(r, "task", task.buf, task.len) ||
+	    rec_set(r, "rules", rules, (size_t)n) ||
 	    rec_set(r, "name", "\"candidate\"", 11))
 		rc = err_set(e, CA_SOFTWARE, "out of memory");
 	str_release(&task);

@@ -21,6 +21,7 @@ struct tries_opts {
 	int judge;		/* socket to the parent, which has the judges */
 	const struct place *place;
 	const char *code;	/* the task's model.py */
+	const char *rules;	/* as the judge knows them */
 	double judge_s;		/* how long a verdict may take */
 	int64_t budget;		/* tries that use the device; < 0: any */
 	/* Called with each verdict; r has its fields (no tree is kept). */

@@ -32,6 +32,7 @@ void lease_unregister(const char *name, int fd);
 /* Whether pid is registered and alive. */
 int lease_registered(const char *name, pid_t pid);
 
+/*
  * The same in steps, for a process that will give up the right to open the
  * files: the two descriptors of a lease, taken and given back any number of
  * times.  Both are close-on-exec; forked children share the lock.
