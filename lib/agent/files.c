@@ -154,7 +154,7 @@ int files_read(const struct place *p, const struct json *args,
 	struct view v = { .out = out, .at = 1, .from = from,
 			  .to = from + limit };
 	struct err e = ERR_INIT;
-	const char *name = place_name(json_get_str(args, "file_path", ""),
+	const char *name = place_below(json_get_str(args, "file_path", ""),
 				      &e);
 	int fd = name ? open_regular(p, name, &e) : -1;
 	int rc = fd < 0 ? -1 : read_lines(fd, name, &v, &e);
@@ -182,7 +182,7 @@ int files_write(const struct place *p, const struct json *args,
 {
 	const char *text = json_get_str(args, "content", "");
 	struct err e = ERR_INIT;
-	const char *name = place_name(json_get_str(args, "file_path", ""),
+	const char *name = place_below(json_get_str(args, "file_path", ""),
 				      &e);
 
 	if (!name || place_write(p, name, text, strlen(text), &e))
@@ -222,7 +222,7 @@ static int edit(const struct place *p, const struct json *args,
 {
 	struct str text = STR_INIT;
 	struct err e = ERR_INIT;
-	const char *name = place_name(json_get_str(args, "file_path", ""),
+	const char *name = place_below(json_get_str(args, "file_path", ""),
 				      &e);
 	int count = 0, rc = -1;
 

@@ -180,7 +180,7 @@ int notebook_edit(const struct place *p, const struct json *args,
 		.id = json_get_str(args, "cell_id", NULL)
 	};
 	struct err e = ERR_INIT;
-	const char *name = place_name(json_get_str(args, "notebook_path", ""),
+	const char *name = place_below(json_get_str(args, "notebook_path", ""),
 				      &e);
 
 	if (!name || edit(p, name, &c, &e)) {

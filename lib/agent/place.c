@@ -32,7 +32,7 @@ static int open_beneath(int root, const char *name, int flags, unsigned mode)
 	return (int)syscall(SYS_openat2, root, name, &how, sizeof(how));
 }
 
-const char *place_name(const char *path, struct err *e)
+const char *place_below(const char *path, struct err *e)
 {
 	const size_t n = sizeof(PLACE_SHOWN) - 1;
 

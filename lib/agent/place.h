@@ -46,7 +46,7 @@ int place_give(const char *path, uid_t uid, struct err *e);
 /* The name below the root of a path as the model gives it, absolute below
  * PLACE_SHOWN or relative to it; "." for the root.  NULL with `e` when it
  * lies elsewhere.  Points into path. */
-const char *place_name(const char *path, struct err *e);
+const char *place_below(const char *path, struct err *e);
 
 /* Opens a name beneath the root (openat2); -1 with `e` worded for the model.
  * FIFOs and devices are never waited for. */

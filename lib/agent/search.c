@@ -101,7 +101,7 @@ struct base {
 static int find_base(const struct place *p, const struct json *args,
 		     struct base *b, struct err *e)
 {
-	const char *name = place_name(json_get_str(args, "path", "."), e);
+	const char *name = place_below(json_get_str(args, "path", "."), e);
 	const char *slash;
 	struct stat st;
 	int fd;

@@ -508,7 +508,7 @@ static void follow_cwd(struct shells *s, const struct command *c)
 	text[n - 1] = '\0';
 	if (strchr(text, '\n') || text[0] != '/')
 		return;
-	name = place_name(text, &e);
+	name = place_below(text, &e);
 	fd = name ? place_file(s->o.place, name, O_PATH | O_DIRECTORY, 0, &e) :
 		    -1;
 	if (fd < 0)
@@ -519,7 +519,7 @@ static void follow_cwd(struct shells *s, const struct command *c)
 
 static void check_cwd(struct shells *s, struct str *out)
 {
-	const char *name = place_name(s->cwd, NULL);
+	const char *name = place_below(s->cwd, NULL);
 	int fd = name ? place_file(s->o.place, name, O_PATH | O_DIRECTORY, 0,
 				   NULL) : -1;
 
