@@ -15,7 +15,8 @@
 #include "rec/json.h"
 
 static struct agent_opts agent = {
-	.model = "", .rules = "paper", .temperature = -1, .top_p = -1, .top_k = -1,
+	.model = "", .rules = "paper",
+	.temperature = -1, .top_p = -1, .top_k = -1,
 	.connect_s = 10, .first_s = 1800, .idle_s = 120, .retries = 7,
 	.turns = -1, .ctx = -1, .max_tokens = 16384, .out_tokens = -1,
 	.gpu_calls = -1, .judge_s = 3600, .disk = (int64_t)1 << 30
