@@ -68,13 +68,18 @@ endef
 $(foreach l,$(cpu_levels),$(eval $(call level,$l)))
 
 # Texts that NVRTC compiles at run time, as bytes in the library.
-$B/gen/%.inc: lib/judge/%
-	@mkdir -p $(@D)
-	od -An -v -tu1 $< | sed 's/[0-9][0-9]*/&,/g' >$@
+define text
+$B/gen/%.inc: lib/$(1)/%
+	@mkdir -p $$(@D)
+	od -An -v -tu1 $$< | sed 's/[0-9][0-9]*/&,/g' >$$@
+endef
+$(foreach d,judge gpu/cuda,$(eval $(call text,$d)))
 
 cuda_texts := cuda_kernels.cu cuda_move.h cuda_cmp.h compare_elem.h
 $B/lib/judge/cuda_source.o: $(cuda_texts:%=$B/gen/%.inc)
-$B/lib/judge/cuda_source.o: ALL_CFLAGS += -I$B/gen
+$B/lib/gpu/cuda_text.o: \
+	$(patsubst lib/gpu/cuda/%,$B/gen/%.inc,$(wildcard lib/gpu/cuda/*))
+$B/lib/judge/cuda_source.o $B/lib/gpu/cuda_text.o: ALL_CFLAGS += -I$B/gen
 
 # What the torch host and its children load with ctypes: the jail of forked
 # processes, and what CUDA children need.

@@ -20,6 +20,8 @@ typedef struct CUstream_st *cu_stream;
 typedef struct CUevent_st *cu_event;
 typedef struct CUmod_st *cu_mod;
 typedef struct CUfunc_st *cu_fn;
+typedef struct CUgraph_st *cu_graph;
+typedef struct CUgraphExec_st *cu_graph_exec;
 typedef uint64_t cu_handle;	/* CUmemGenericAllocationHandle */
 
 enum {
@@ -52,6 +54,8 @@ enum {
 	CU_LOC_DEVICE = 1,		/* CU_MEM_LOCATION_TYPE_DEVICE */
 	CU_POINTER_TYPE = 2,	/* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
 	CU_TYPE_DEVICE = 2,		/* CU_MEMORYTYPE_DEVICE */
+	CU_CAPTURE_THREAD = 1,	/* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
+	CU_FN_SHARED = 8, /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
 	CU_READ_WRITE = 3,	/* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
 };
 
@@ -112,12 +116,22 @@ struct cu_access { struct cu_location where; int flags; };
 	  (cu_ptr, const void *, size_t, cu_stream)) \
 	X(ToHost, "cuMemcpyDtoHAsync_v2", \
 	  (void *, cu_ptr, size_t, cu_stream)) \
+	X(CopyDevice, "cuMemcpyDtoDAsync_v2", \
+	  (cu_ptr, cu_ptr, size_t, cu_stream)) \
 	X(PointerAttr, "cuPointerGetAttribute", (void *, int, cu_ptr)) \
 	X(Memset, "cuMemsetD8Async", \
 	  (cu_ptr, unsigned char, size_t, cu_stream)) \
 	X(StreamCreate, "cuStreamCreate", (cu_stream *, unsigned)) \
 	X(StreamDestroy, "cuStreamDestroy_v2", (cu_stream)) \
 	X(StreamQuery, "cuStreamQuery", (cu_stream)) \
+	X(StreamSync, "cuStreamSynchronize", (cu_stream)) \
+	X(CaptureBegin, "cuStreamBeginCapture_v2", (cu_stream, int)) \
+	X(CaptureEnd, "cuStreamEndCapture", (cu_stream, cu_graph *)) \
+	X(GraphMake, "cuGraphInstantiateWithFlags", \
+	  (cu_graph_exec *, cu_graph, unsigned long long)) \
+	X(GraphLaunch, "cuGraphLaunch", (cu_graph_exec, cu_stream)) \
+	X(GraphFree, "cuGraphDestroy", (cu_graph)) \
+	X(GraphExecFree, "cuGraphExecDestroy", (cu_graph_exec)) \
 	X(EventCreate, "cuEventCreate", (cu_event *, unsigned)) \
 	X(EventDestroy, "cuEventDestroy_v2", (cu_event)) \
 	X(EventRecord, "cuEventRecord", (cu_event, cu_stream)) \
@@ -125,6 +139,7 @@ struct cu_access { struct cu_location where; int flags; };
 	X(ModuleLoad, "cuModuleLoadData", (cu_mod *, const void *)) \
 	X(ModuleUnload, "cuModuleUnload", (cu_mod)) \
 	X(Function, "cuModuleGetFunction", (cu_fn *, cu_mod, const char *)) \
+	X(FunctionSet, "cuFuncSetAttribute", (cu_fn, int, int)) \
 	X(Launch, "cuLaunchKernel", \
 	  (cu_fn, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
 	   unsigned, cu_stream, void **, void **))

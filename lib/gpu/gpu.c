@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/cuda.h"
 #include "gpu/device.h"
 
 #define ALIGN ((size_t)256)
@@ -19,6 +20,12 @@ struct gpu *gpu_open(const char *device, enum gpu_type act, unsigned flags,
 		else
 			err_set(e, CA_CONFIG, "the CPU has fp32 activations "
 				"only");
+	} else if (starts_with(device, "cuda")) {
+		if (act != GPU_F16)
+			g = gpu_open_cuda(device, act, e);
+		else
+			err_set(e, CA_CONFIG, "CUDA has fp32 and bf16 "
+				"activations only");
 	} else {
 		err_set(e, CA_USAGE, "no such device: '%s'", device);
 	}

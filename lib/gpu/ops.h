@@ -48,7 +48,9 @@ struct gpu_embed {
 struct gpu_embed_back {
 	void *dw;
 	const void *dout, *ids;
-	int t, c, v;
+	const void *order;	/* int32: the rows by id, those of one id in
+				 * their own order */
+	int t, c;
 };
 
 /* y = x / sqrt(mean(x^2) + eps) * w, over rows of c; back: dx +=, dw +=. */

@@ -39,6 +39,8 @@ struct layout {
 	int32_t *ids, *pos, *slot, *index, *first, *len, *pages;
 	int32_t *score, *target;	/* rows to score, their next tokens */
 	int *seq_slot;
+	int32_t *drawn;
+	float *drawn_lp;
 	int t, nseq, max_rows, max_len;
 	int nout;			/* rows whose logits are drawn from */
 	int *out_slot;
@@ -59,6 +61,9 @@ struct gen {
 	void *ints, *floats, *x, *out_x, *out_n, *logits, *keys, *values;
 	void *out_id, *out_lp, *out_lse, *work;
 	struct nn_acts a;
+	/* Steps that only decode, by their number of sequences. */
+	struct gpu_tape **tape;
+	int *decoded;			/* how many such steps there were */
 	pthread_t thread;
 	int started, closing;
 	pthread_mutex_t lock;
@@ -152,10 +157,15 @@ static int host_arrays(struct gen *g, struct err *e)
 	g->slot = calloc(slots, sizeof *g->slot);
 	l->out_slot = calloc(n, sizeof *l->out_slot);
 	l->seq_slot = calloc(slots, sizeof *l->seq_slot);
+	l->drawn = calloc(n, sizeof *l->drawn);
+	l->drawn_lp = calloc(n, sizeof *l->drawn_lp);
 	l->temp = calloc(4 * n, sizeof *l->temp);
 	g->pages = pages_new(pages_for((int)g->o.cache));
+	g->tape = calloc(slots + 1, sizeof *g->tape);
+	g->decoded = calloc(slots + 1, sizeof *g->decoded);
 	if (!i || !g->slot || !l->out_slot || !l->seq_slot ||
-	    !l->temp || !g->pages)
+	    !l->drawn || !l->drawn_lp ||
+	    !l->temp || !g->tape || !g->decoded || !g->pages)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	l->pos = i + rows;
 	l->slot = l->pos + rows;
@@ -512,28 +522,57 @@ static int take_token(struct gen *g, struct slot *s, int32_t id, float lp,
 	return 0;
 }
 
-static int hand_out(struct gen *g, struct err *e)
+/* What was drawn, to the host. */
+static int fetch(struct gen *g, struct err *e)
+{
+	size_t bytes = (size_t)g->l.nout * 4;
+
+	return gpu_download(g->g, g->l.drawn, g->out_id, bytes, e) ||
+	       gpu_download(g->g, g->l.drawn_lp, g->out_lp, bytes, e) ? -1 :
+	       0;
+}
+
+static void hand_out(struct gen *g)
 {
 	struct layout *l = &g->l;
-	int32_t *id = l->target;	/* nobody reads it any more */
-	float *lp = l->u;
-	size_t bytes = (size_t)l->nout * 4;
 	enum gen_end end;
 
-	if (gpu_download(g->g, id, g->out_id, bytes, e) ||
-	    gpu_download(g->g, lp, g->out_lp, bytes, e))
-		return -1;
 	pthread_mutex_lock(&g->lock);
 	for (int i = 0; i < l->nout; i++) {
 		struct slot *s = &g->slot[l->out_slot[i]];
 
 		if (s->job->r->max_new == 0)
 			finish(g, s, GEN_LENGTH);
-		else if (take_token(g, s, id[i], lp[i], &end))
+		else if (take_token(g, s, l->drawn[i], l->drawn_lp[i], &end))
 			finish(g, s, end);
 	}
 	pthread_mutex_unlock(&g->lock);
-	return 0;
+}
+
+static void compute(struct gen *g, const struct nn_step *s)
+{
+	run_layers(g, s);
+	if (g->l.nout) {
+		run_head(g, at_int(g, g->l.index), g->l.nout);
+		run_sample(g);
+	}
+}
+
+/* A step that decodes is the same for any tokens: the third one with as many
+ * sequences is recorded, and replayed from then on. */
+static void decode(struct gen *g, const struct nn_step *s)
+{
+	struct gpu_tape **tape = &g->tape[s->nseq];
+
+	if (!*tape && ++g->decoded[s->nseq] > 2 && gpu_record(g->g)) {
+		compute(g, s);
+		*tape = gpu_record_end(g->g);
+	} else if (!*tape) {
+		compute(g, s);
+		return;
+	}
+	if (*tape)
+		gpu_replay(g->g, *tape);
 }
 
 /* Lays out and runs one step. */
@@ -543,14 +582,15 @@ static int step(struct gen *g, struct err *e)
 
 	lay_out(g);
 	s = upload(g);
-	run_layers(g, &s);
-	if (score(g, e))
+	if (s.max_rows == 1 && s.t == g->l.nout)
+		decode(g, &s);
+	else
+		compute(g, &s);
+	/* Scores use the same buffers, so what was drawn leaves first. */
+	if (fetch(g, e) || score(g, e))
 		return -1;
-	if (!g->l.nout)
-		return gpu_sync(g->g, e);
-	run_head(g, at_int(g, g->l.index), g->l.nout);
-	run_sample(g);
-	return hand_out(g, e);
+	hand_out(g);
+	return 0;
 }
 
 static void fail_all(struct gen *g, const struct err *why)
@@ -650,6 +690,12 @@ void gen_close(struct gen *g)
 	free(g->l.ids);
 	free(g->l.out_slot);
 	free(g->l.seq_slot);
+	free(g->l.drawn);
+	free(g->l.drawn_lp);
+	for (int i = 0; g->tape && i <= g->o.slots; i++)
+		gpu_tape_free(g->g, g->tape[i]);
+	free(g->tape);
+	free(g->decoded);
 	free(g->l.temp);
 	pages_free(g->pages);
 	nn_model_release(&g->m);

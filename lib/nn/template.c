@@ -104,7 +104,7 @@ static int start(struct tmpl *c, struct err *e)
 {
 	char python[CA_PATH_MAX], script[CA_PATH_MAX], number[16];
 	const struct timeval limit = { RENDER_SECONDS, 0 };
-	const char *argv[] = { python, "-sE", script, number, NULL };
+	const char *argv[] = { python, "-I", script, number, NULL };
 	struct child_opts o = { .argv = argv, .nkeep = 1 };
 	int fd[2];
 

@@ -33,8 +33,9 @@ struct train {
 	void *lp, *ent, *lse, *dlp, *dent, *sum, *ints, *work;
 	size_t work_bytes;
 	int32_t *host;			/* integers of a batch */
+	int32_t *count;			/* of each word */
 	struct nn_step step;
-	const void *row, *target;
+	const void *row, *target, *order;
 	int nout, entropy;		/* of the last forward */
 	float inv_temp;
 	int64_t steps;
@@ -103,7 +104,7 @@ static void plan_scratch(struct train *t)
 
 static size_t ints_of(const struct train *t)
 {
-	return 5 * (size_t)t->o.tokens + 2 * (size_t)t->o.seqs + 1;
+	return 6 * (size_t)t->o.tokens + 2 * (size_t)t->o.seqs + 1;
 }
 
 static void plan_head(struct train *t)
@@ -190,7 +191,8 @@ static int bind(struct train *t, struct err *e)
 	share_saved(t);
 	gpu_set_work(t->g, t->work, t->work_bytes);
 	t->host = calloc(ints_of(t), sizeof *t->host);
-	if (!t->host)
+	t->count = calloc((size_t)t->m.cfg.vocab + 1, sizeof *t->count);
+	if (!t->host || !t->count)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	return nn_model_bind(&t->m, e) ||
 	       nn_weights_bind(&t->grad, &t->m, e) ? -1 : 0;
@@ -252,6 +254,7 @@ void train_close(struct train *t)
 	gpu_close(t->g);
 	free(t->layer);
 	free(t->host);
+	free(t->count);
 	free(t);
 }
 
@@ -302,17 +305,32 @@ static int check_batch(const struct train *t, const struct train_batch *b,
 	return 0;
 }
 
-/* Integers in one upload: ids, pos, slot, first, len, row, target. */
+/* Counting sort of rows by id, stable; count has one more than ids. */
+static void sort_rows(const int32_t *ids, int32_t n, int32_t *order,
+		      int32_t *count, int vocab)
+{
+	memset(count, 0, ((size_t)vocab + 1) * sizeof *count);
+	for (int32_t i = 0; i < n; i++)
+		count[ids[i] + 1]++;
+	for (int v = 0; v < vocab; v++)
+		count[v + 1] += count[v];
+	for (int32_t i = 0; i < n; i++)
+		order[count[ids[i]]++] = i;
+}
+
+/* Integers in one upload: ids, pos, slot, order, first, len, row, target. */
 static void upload(struct train *t, const struct train_batch *b)
 {
 	size_t n = (size_t)b->first[b->nseq], seqs = (size_t)b->nseq;
 	int32_t *ids = t->host, *pos = ids + n, *slot = pos + n;
-	int32_t *first = slot + n, *len = first + seqs + 1;
+	int32_t *order = slot + n, *first = order + n;
+	int32_t *len = first + seqs + 1;
 	int32_t *row = len + seqs, *target = row + b->nout;
 	const int32_t *dev = t->ints;
 	int longest = 0;
 
 	memcpy(ids, b->ids, n * 4);
+	sort_rows(ids, (int32_t)n, order, t->count, t->m.cfg.vocab);
 	memcpy(first, b->first, (seqs + 1) * 4);
 	memcpy(row, b->row, (size_t)b->nout * 4);
 	if (b->target)
@@ -333,6 +351,7 @@ static void upload(struct train *t, const struct train_batch *b)
 		.len = dev + (len - ids), .t = (int)n, .nseq = b->nseq,
 		.max_rows = longest, .max_len = longest,
 	};
+	t->order = dev + (order - ids);
 	t->row = dev + (row - ids);
 	t->target = dev + (target - ids);
 	t->nout = b->nout;
@@ -571,7 +590,7 @@ int train_backward(struct train *t, const float *dlp, const float *dent,
 	}
 	gpu_do_embed_back(t->g, &(struct gpu_embed_back){
 		.dw = t->grad.embed, .dout = t->dx, .ids = t->step.ids,
-		.t = t->step.t, .c = h, .v = t->m.cfg.vocab });
+		.order = t->order, .t = t->step.t, .c = h });
 	return gpu_sync(t->g, e);
 }
 

@@ -28,7 +28,7 @@ MODELS = {
         "intermediate_size": 77, "vocab_size": 301, "num_key_value_heads": 1, **LLAMA3}),
     "qwen2": (tf.Qwen2Config, tf.Qwen2ForCausalLM, {"tie_word_embeddings": True, **YARN}),
     "qwen2-linear": (tf.Qwen2Config, tf.Qwen2ForCausalLM, rope("linear", factor=2.0)),
-    "qwen3": (tf.Qwen3Config, tf.Qwen3ForCausalLM, {"head_dim": 32}),
+    "qwen3": (tf.Qwen3Config, tf.Qwen3ForCausalLM, {"head_dim": 64}),
     "value": (tf.LlamaConfig, tf.LlamaForTokenClassification,
               {"num_labels": 1, "classifier_dropout": 0.0}),
 }

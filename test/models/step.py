@@ -59,8 +59,10 @@ def ours(a, folder, data, recompute, value):
         for part in (head, first, ids, rows, targets, weights):
             f.write(part.tobytes())
         f.flush()
-        p = subprocess.run([a.nn, "step", folder, a.device, a.dtype, f.name], check=True,
-                           capture_output=True)
+        p = subprocess.run([a.nn, "step", folder, a.device, a.dtype, f.name],
+                           capture_output=True, check=False)
+    if p.returncode:
+        sys.exit(p.stderr.decode())
     out = np.frombuffer(p.stdout, np.float32)
     n = targets.size
     return (out[:n].reshape(targets.shape), out[n:n + len(rows)], out[n + len(rows):],
@@ -119,8 +121,37 @@ def compare(a, folder, recompute):
     return report, model, data, want, grads
 
 
+def rms(x):
+    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+
+
+def compare_half(a, folder):
+    """bf16: distances from fp32, ours and transformers', of log-probabilities and (relative, on
+    average) of gradients."""
+    value = "value" in folder
+    model = load(folder, torch.float32, "cpu")
+    data = batch(folder, model.config.vocab_size, 1)
+    want, _, grads = reference(model, data, value)
+    theirs, _, half = reference(load(folder, torch.bfloat16, a.device), data, value)
+    got, _, flat, names = ours(a, folder, data, 0, value)
+    at, g_ours, g_theirs = 0, [], []
+    for name in names:
+        g = grads[name].reshape(-1)
+        g_ours.append(rms(flat[at:at + g.size] - g) / rms(g))
+        g_theirs.append(rms(half[name].reshape(-1) - g) / rms(g))
+        at += g.size
+    ratio = rms(got - want) / rms(theirs - want)
+    print(f"{folder}: log-probabilities {rms(got - want):.3g}, "
+          f"transformers' {rms(theirs - want):.3g}, ratio {ratio:.2f}; "
+          f"gradients {np.mean(g_ours):.3g}, transformers' {np.mean(g_theirs):.3g}, "
+          f"worst {names[int(np.argmax(g_ours))]} {max(g_ours):.3g}")
+    return ratio > 1.2 or np.mean(g_ours) > 1.2 * np.mean(g_theirs)
+
+
 def main():
     a = arguments()
+    if a.dtype == "bf16":
+        sys.exit(int(any([compare_half(a, folder) for folder in a.dirs])))
     bad = False
     for folder in a.dirs:
         for recompute in (0,) if a.once else (0, 1):

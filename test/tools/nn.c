@@ -11,12 +11,21 @@
  * targets; then fp32: dlp and dent of each row.  Written are fp32: the
  * log-probabilities of each set, the entropies, and for each tensor of the
  * model, in the order of its names on stderr, the gradient of the last set.
+ *
+ * nn train DIR DEVICE DTYPE SEQS LEN RECOMPUTE: times training steps on random
+ * tokens, prints time, tokens a second and MFU as TRAINING defines it.
+ *
+ * nn decode DIR DEVICE DTYPE SEQS LEN EXACT: times generation of LEN tokens by
+ * SEQS sequences at once.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
+#include "base/rand.h"
+#include "nn/gen.h"
 #include "nn/tok.h"
 #include "nn/train.h"
 
@@ -47,6 +56,11 @@ static int tokens(const char *dir, const char *path)
 	tok_ids_release(&ids);
 	tok_free(t);
 	return fflush(stdout) ? CA_IOERR : 0;
+}
+
+static enum gpu_type type_of(const char *name)
+{
+	return strcmp(name, "bf16") ? GPU_F32 : GPU_BF16;
 }
 
 static void write_gradients(struct train *t)
@@ -89,7 +103,7 @@ static int step(const char *dir, const char *device, const char *dtype,
 	b.row = b.ids + first[b.nseq];
 	b.target = b.row + b.nout;
 	dlp = (const float *)(b.target + (size_t)head[2] * (size_t)b.nout);
-	o.type = strcmp(dtype, "bf16") ? GPU_F32 : GPU_BF16;
+	o.type = type_of(dtype);
 	o.tokens = first[b.nseq];
 	o.seqs = b.nseq;
 	o.recompute = head[3];
@@ -118,6 +132,138 @@ static int step(const char *dir, const char *device, const char *dtype,
 	return fflush(stdout) ? CA_IOERR : 0;
 }
 
+static int time_training(char **argv)
+{
+	int seqs = atoi(argv[3]), len = atoi(argv[4]), n = seqs * len;
+	struct train_opts o = {
+		.dir = argv[0], .device = argv[1], .type = type_of(argv[2]),
+		.tokens = n, .seqs = seqs, .positions = len,
+		.recompute = atoi(argv[5])
+	};
+	const struct train_adam adam = { 1e-5, 0.9, 0.95, 1e-8, 0.1, 1 };
+	struct str table = STR_INIT;
+	struct train *t = train_open(&o, &table, &e);
+	int32_t *ids = calloc(4 * (size_t)n + 1, sizeof *ids);
+	int32_t *first = ids + n, *row = first + n + 1, *target = row + n;
+	float *lp = calloc(2 * (size_t)n, sizeof *lp), *dlp = lp + n;
+	struct train_batch b = { ids, first, row, target, seqs, 0, 1 };
+	struct rng r;
+	double flops, best = 1e9, norm = 0;
+
+	fprintf(stderr, "%s", table.buf);
+	if (!t)
+		die_err(&e);
+	rng_seeded(&r, 3);
+	for (int i = 0; i < n; i++) {
+		ids[i] = (int32_t)rng_below(&r, (uint64_t)train_model(t)->
+					    cfg.vocab);
+		dlp[i] = -1.0f / (float)n;
+		if (i % len == len - 1)
+			continue;
+		row[b.nout] = i;
+		target[b.nout++] = ids[(i * 7) % n];
+	}
+	for (int s = 0; s <= seqs; s++)
+		first[s] = s * len;
+	for (int i = 0; i < 6; i++) {
+		int64_t start = now_ns();
+		double took, loss = 0;
+
+		if (train_forward(t, &b, lp, NULL, &e) ||
+		    train_backward(t, dlp, NULL, &e) ||
+		    train_grad_norm(t, &norm, &e) ||
+		    train_step(t, &adam, &e))
+			die_err(&e);
+		took = (double)(now_ns() - start) * 1e-9;
+		best = took < best ? took : best;
+		for (int k = 0; k < b.nout; k++)
+			loss -= (double)lp[k] / b.nout;
+		printf("step %d: %.1f ms, loss %.4f, norm %.4f\n", i,
+		       took * 1e3, loss, norm);
+	}
+	flops = 6.0 * (double)nn_config_params(&train_model(t)->cfg) +
+		6.0 * train_model(t)->cfg.layers *
+		train_model(t)->cfg.hidden * len;
+	printf("%d x %d: %.0f tokens/s, MFU %.1f %%\n", seqs, len, n / best,
+	       gpu_peak(train_gpu(t)) > 0 ? 100 * flops * n / best /
+	       gpu_peak(train_gpu(t)) : 0.0);
+	train_close(t);
+	free(ids);
+	free(lp);
+	str_release(&table);
+	return 0;
+}
+
+struct request {
+	struct gen *g;
+	struct gen_req r;
+	int32_t prompt[16];
+};
+
+static void *generate(void *arg)
+{
+	struct request *q = arg;
+	struct err own = ERR_INIT;
+
+	if (gen_run(q->g, &q->r, &own))
+		die_err(&own);
+	return NULL;
+}
+
+static void run_requests(struct request *q, pthread_t *thread, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (pthread_create(&thread[i], NULL, generate, &q[i]))
+			die(CA_SOFTWARE, "cannot start a thread");
+	for (int i = 0; i < n; i++)
+		pthread_join(thread[i], NULL);
+}
+
+static int time_decoding(char **argv)
+{
+	int n = atoi(argv[3]), len = atoi(argv[4]);
+	struct gen_opts o = {
+		.dir = argv[0], .device = argv[1], .type = type_of(argv[2]),
+		.slots = n, .ctx = len + 16,
+		.flags = atoi(argv[5]) ? GPU_EXACT : 0
+	};
+	struct gen *g = gen_open(&o, NULL, &e);
+	struct request *q = calloc((size_t)n, sizeof *q);
+	pthread_t *thread = calloc((size_t)n, sizeof *thread);
+	struct gen_stats was, now;
+
+	if (!g)
+		die_err(&e);
+	for (int i = 0; i < n; i++) {
+		q[i].g = g;
+		for (int k = 0; k < 16; k++)
+			q[i].prompt[k] = 3 + i * 16 + k;
+		q[i].r = (struct gen_req){
+			.prompt = q[i].prompt, .nprompt = 16, .max_new = len,
+			.temp = 1, .top_p = 1, .seed = (uint64_t)i,
+			.ignore_eos = 1,
+			.id = calloc((size_t)len, sizeof(int32_t)),
+			.logprob = calloc((size_t)len, sizeof(float)) };
+	}
+	for (int round = 0; round < 2; round++) {
+		gen_get_stats(g, &was);
+		run_requests(q, thread, n);
+		gen_get_stats(g, &now);
+		printf("%d at once, %s: %.0f tokens/s\n", n,
+		       round ? "warm" : "cold",
+		       (double)(now.new_tokens - was.new_tokens) /
+		       (now.busy_s - was.busy_s));
+	}
+	gen_close(g);
+	for (int i = 0; i < n; i++) {
+		free(q[i].r.id);
+		free(q[i].r.logprob);
+	}
+	free(q);
+	free(thread);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	gpu_calm_threads(argv);
@@ -125,5 +271,9 @@ int main(int argc, char **argv)
 		return tokens(argv[2], argv[3]);
 	if (argc == 6 && !strcmp(argv[1], "step"))
 		return step(argv[2], argv[3], argv[4], argv[5]);
+	if (argc == 8 && !strcmp(argv[1], "train"))
+		return time_training(argv + 2);
+	if (argc == 8 && !strcmp(argv[1], "decode"))
+		return time_decoding(argv + 2);
 	die(CA_USAGE, "usage: nn tok DIR LINES | nn step DIR DEVICE DTYPE IN");
 }

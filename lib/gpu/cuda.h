@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CUDA as a device.
+ */
+#ifndef CA_GPU_CUDA_H
+#define CA_GPU_CUDA_H
+
+#include "cu/cu.h"
+#include "gpu/cublas.h"
+#include "gpu/device.h"
+
+#define CUDA_KERNELS(X) \
+	X(embed) X(embed_back) X(rmsnorm) X(rmsnorm_dx) X(column_parts) \
+	X(add_parts) X(bias) X(swiglu) X(swiglu_back) X(rows) X(score) \
+	X(score_dx) X(score_dw) X(adamw) X(sumsq) X(sum_double) X(pick) \
+	X(pick_back) X(sample) X(gemm_plain) X(rope) X(rope_back) X(attn_8) \
+	X(attn_16) X(attn_32) X(attn_delta) X(attn_dq) X(attn_dkdv)
+/* Only with bf16 activations. */
+#define CUDA_KERNELS_BF16(X) \
+	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) X(flash_64) X(flash_128) \
+	X(flash_dq_64) X(flash_dq_128) X(flash_dkdv_64) X(flash_dkdv_128)
+
+struct cuda {
+	struct gpu g;			/* first */
+	struct cu_dev *dev;
+	struct cublas *blas;
+	cu_mod module;
+	/* Kernels k_NAME. */
+#define CUDA_FIELD(name) cu_fn name;
+	CUDA_KERNELS(CUDA_FIELD) CUDA_KERNELS_BF16(CUDA_FIELD)
+#undef CUDA_FIELD
+};
+
+struct gpu *gpu_open_cuda(const char *device, enum gpu_type act,
+			  struct err *e);
+
+/* Launches on the device's stream, unless something has failed before;
+ * `shared` bytes of dynamic shared memory. */
+struct cuda_grid { unsigned x, y, z; };
+void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
+		 unsigned threads, unsigned shared, void **args);
+
+/* Shared memory of a tile kernel for heads of D dimensions. */
+unsigned cuda_tile_bytes(int tiles, int dim);
+
+/* Compiles the kernels; see nvrtc_compile. */
+int cuda_text_compile(int major, int minor, enum gpu_type act,
+		      struct str *cubin, struct err *e);
+
+/* The work space behind cuBLASLt's part. */
+void *cuda_work(const struct cuda *c);
+
+#define CUDA_DECLARE(name, args) \
+	void cuda_##name(struct gpu *g, const struct args *a);
+GPU_OPS(CUDA_DECLARE)
+#undef CUDA_DECLARE
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arguments of kernels that take many: one text for the C compiler and for
+ * NVRTC, which knows the type of activations.
+ */
+#ifndef CA_GPU_CUDA_ARGS_H
+#define CA_GPU_CUDA_ARGS_H
+
+#ifndef ACT
+#define ACT void
+#endif
+
+/* y (m, n) = x (m, k) w (n, k)^T + bias, or += with add; wide: y is fp32. */
+struct product {
+	void *y;
+	const ACT *x;
+	const void *w;
+	const float *bias;
+	int m, n, k, add, wide;
+};
+
+struct rotation {
+	ACT *q, *k, *v;
+	const ACT *qkv;
+	const float *table, *qn, *kn;
+	const int *pos, *slot;
+	int heads, kv_heads, dim;
+	float eps;
+};
+
+struct rotation_back {
+	ACT *dqkv;
+	const ACT *dq, *dk, *dv, *qkv;
+	const float *table, *qn, *kn;
+	const int *pos;
+	float *part;		/* (blocks, 2, D), sums for qn and kn */
+	int heads, kv_heads, dim, t, per;
+	float eps;
+};
+
+struct attention {
+	ACT *out;
+	float *lse;
+	const ACT *q, *k, *v;
+	const int *first, *len, *pages;
+	int nseq, stride, rows, heads, kv_heads, dim;
+	float scale;
+};
+
+struct attention_back {
+	ACT *dq, *dk, *dv;
+	float *delta;
+	const ACT *dout, *out, *q, *k, *v;
+	const float *lse;
+	const int *first;
+	int nseq, rows, heads, kv_heads, dim;
+	float scale;
+};
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operations of lib/gpu on CUDA, compiled by NVRTC for the device and the
+// type of its activations (ACT_BF16 0 or 1).
+
+#include "common.cuh"
+#include "mma.cuh"
+#include "rows.cuh"
+#include "head.cuh"
+#include "gemm.cuh"
+#include "attn.cuh"
+#include "flash.cuh"

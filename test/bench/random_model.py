@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""random_model.py DIR SHAPE: a Llama in bf16 with random weights and the
+sizes of a real one, 135m or 1b, for timing."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import torch
+
+SHAPES = {
+    "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+             "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152},
+    "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256},
+}
+
+
+def tensors(s):
+    h, f, d = s["hidden_size"], s["intermediate_size"], 64
+    q, kv = s["num_attention_heads"] * d, s["num_key_value_heads"] * d
+    yield "model.embed_tokens.weight", (s["vocab_size"], h)
+    for i in range(s["num_hidden_layers"]):
+        for name, shape in (
+                ("input_layernorm", (h,)), ("self_attn.q_proj", (q, h)),
+                ("self_attn.k_proj", (kv, h)), ("self_attn.v_proj", (kv, h)),
+                ("self_attn.o_proj", (h, q)), ("post_attention_layernorm", (h,)),
+                ("mlp.gate_proj", (f, h)), ("mlp.up_proj", (f, h)), ("mlp.down_proj", (h, f))):
+            yield f"model.layers.{i}.{name}.weight", shape
+    yield "model.norm.weight", (h,)
+
+
+def main():
+    out, shape = Path(sys.argv[1]), SHAPES[sys.argv[2]]
+    out.mkdir(parents=True, exist_ok=True)
+    header, at = {}, 0
+    for name, size in tensors(shape):
+        n = 2 * torch.Size(size).numel()
+        header[name] = {"dtype": "BF16", "shape": size, "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header).encode()
+    torch.manual_seed(1)
+    with open(out / "model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, size in tensors(shape):
+            t = torch.ones(size) if len(size) == 1 else torch.empty(size).uniform_(-.035, .035)
+            f.write(t.to(torch.bfloat16).view(torch.int16).numpy().tobytes())
+    (out / "config.json").write_text(json.dumps({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": 64,
+        "tie_word_embeddings": True, "max_position_embeddings": 131072, "rope_theta": 500000,
+        "eos_token_id": 2, **shape}))
+
+
+main()

@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The engine on CUDA: operations against their twins on the CPU, training
+# steps against transformers, exactness.
+
+load ../models/models
+
+setup() {
+	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
+		skip 'no GPU'
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "operations on CUDA against their twins on the CPU" {
+	run timeout 200 "$top/${B:-build}/test/gpu/ops_test"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output != *SKIP* ]]
+}
+
+@test "training steps of small models, fp32 and bf16, against transformers" {
+	need_models
+	"$py" "$here/../models/make.py" .
+	"$py" "$here/../models/step.py" --once --device cuda --dtype fp32 "$nn" llama qwen3 value
+	"$py" "$here/../models/step.py" --device cuda --dtype bf16 "$nn" llama qwen2 qwen3 value
+}
+
+@test "with --exact a prompt's log-probabilities are those of its generation" {
+	python3 "$here/../tools/serve_model.py" model
+	echo '{"kind":"prompt","v":1,"text":"the in","seed":"5","ignore_eos":true}' >in
+	serve() {
+		"$bin/ca-serve" --generate --model model --device cuda --dtype bf16 --exact \
+			--no-prov "$@"
+	}
+	serve --max-tokens 200 --temperature 0.8 in >out
+	jq -c '{kind:"prompt", v:1, temperature:0.8, max_tokens:0, prompt_logprobs:true,
+		tokens:([260, 258, 32, 257] + .completion.tokens)}' out >again
+	serve again >scored
+	jq -c '.completion.logprobs' out >a
+	jq -c '.completion.prompt_logprobs[4:]' scored >b
+	cmp a b
+}
