@@ -273,6 +273,11 @@ int64_t train_steps(const struct train *t)
 	return t->steps;
 }
 
+void train_set_steps(struct train *t, int64_t steps)
+{
+	t->steps = steps;
+}
+
 static int check_batch(const struct train *t, const struct train_batch *b,
 		       struct err *e)
 {

@@ -70,6 +70,7 @@ int train_clear(struct train *t, struct err *e);
 
 /* Steps taken so far; their number is part of a checkpoint. */
 int64_t train_steps(const struct train *t);
+void train_set_steps(struct train *t, int64_t steps);
 
 /* What there is of each weight, n fp32 numbers by nn_param's place. */
 enum train_what { TRAIN_WEIGHT, TRAIN_GRADIENT, TRAIN_M, TRAIN_V };

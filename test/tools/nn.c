@@ -12,6 +12,9 @@
  * log-probabilities of each set, the entropies, and for each tensor of the
  * model, in the order of its names on stderr, the gradient of the last set.
  *
+ * nn resume DIR SAVE N: N training steps on the CPU, from checkpoint SAVE if it
+ * is there, else from DIR; then saves.
+ *
  * nn train DIR DEVICE DTYPE SEQS LEN RECOMPUTE: times training steps on random
  * tokens, prints time, tokens a second and MFU as TRAINING defines it.
  *
@@ -22,9 +25,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/rand.h"
+#include "nn/ckpt.h"
 #include "nn/gen.h"
 #include "nn/tok.h"
 #include "nn/train.h"
@@ -130,6 +135,62 @@ static int step(const char *dir, const char *device, const char *dtype,
 	free(lp);
 	str_release(&in);
 	return fflush(stdout) ? CA_IOERR : 0;
+}
+
+/* One step on tokens that depend on the step's number only. */
+static void small_step(struct train *t)
+{
+	const struct train_adam adam = { 1e-2, 0.9, 0.95, 1e-8, 0.1, 1 };
+	int32_t ids[24], row[23];
+	const int32_t first[] = { 0, 10, 24 };
+	float lp[23], dlp[23];
+	struct train_batch b = { ids, first, row, ids + 1, 2, 23, 1 };
+	struct rng r;
+
+	rng_seeded(&r, (uint64_t)train_steps(t));
+	for (int i = 0; i < 24; i++)
+		ids[i] = (int32_t)rng_below(&r, 100);
+	for (int i = 0; i < 23; i++) {
+		row[i] = i;
+		dlp[i] = -1;
+	}
+	if (train_forward(t, &b, lp, NULL, &e) ||
+	    train_backward(t, dlp, NULL, &e) || train_step(t, &adam, &e))
+		die_err(&e);
+}
+
+static struct train *small_train(const char *dir)
+{
+	const struct train_opts o = { .dir = dir, .device = "cpu",
+				      .tokens = 24, .seqs = 2,
+				      .positions = 14 };
+	struct train *t = train_open(&o, NULL, &e);
+
+	if (!t)
+		die_err(&e);
+	return t;
+}
+
+static int resume(const char *dir, const char *save, const char *count)
+{
+	struct str state = STR_INIT;
+	struct train *t;
+	int fresh = access(save, F_OK);
+
+	if (!fresh && ckpt_verify(save, &e))
+		die_err(&e);
+	t = small_train(fresh ? dir : save);
+	if (!fresh && ckpt_load(t, save, &state, &e))
+		die_err(&e);
+	if (state.len)
+		printf("%s\n", state.buf);
+	for (int i = atoi(count); i > 0; i--)
+		small_step(t);
+	if (ckpt_save(t, save, dir, "{\"cursor\":[7]}", &e))
+		die_err(&e);
+	train_close(t);
+	str_release(&state);
+	return 0;
 }
 
 static int time_training(char **argv)
@@ -271,6 +332,8 @@ int main(int argc, char **argv)
 		return tokens(argv[2], argv[3]);
 	if (argc == 6 && !strcmp(argv[1], "step"))
 		return step(argv[2], argv[3], argv[4], argv[5]);
+	if (argc == 5 && !strcmp(argv[1], "resume"))
+		return resume(argv[2], argv[3], argv[4]);
 	if (argc == 8 && !strcmp(argv[1], "train"))
 		return time_training(argv + 2);
 	if (argc == 8 && !strcmp(argv[1], "decode"))
