@@ -82,10 +82,11 @@ static int moves_overload(const char *op, size_t len)
  * of the C shim that are no operators. */
 static const char *of_shim(const char *name)
 {
-	static const char *const device[] = { "cpu_", "cuda_" };
-	const char *op = name + strlen("aoti_torch_");
+	static const char *const device[] = { "cpu_", "cuda_", "aten_" };
+	const char *op = strstr(name, "torch_") + strlen("torch_");
 
-	if (!strcmp(op, "call_dispatcher") || starts_with(op, "proxy_"))
+	if (starts_with(op, "call_dispatcher") || starts_with(op, "library_") ||
+	    starts_with(op, "proxy_"))
 		return "reaches PyTorch's operators by name";
 	for (size_t i = 0; i < COUNT(device); i++)
 		if (starts_with(op, device[i])) {
@@ -133,6 +134,12 @@ static const char *of_torch(const char *name)
 	return NULL;
 }
 
+/* torch_call_dispatcher is the newer name of aoti_torch_call_dispatcher. */
+static int is_shim(const char *name)
+{
+	return starts_with(name, "aoti_torch_") || starts_with(name, "torch_");
+}
+
 static int is_torch(const char *name)
 {
 	return starts_with(name, "_ZN") &&
@@ -161,13 +168,13 @@ const char *audit_symbol(const char *name, unsigned flags)
 	if (why)
 		return why;
 	if (!(flags & AUDIT_BINDING)) {
-		if (starts_with(name, "aoti_torch_") || is_torch(name))
+		if (is_shim(name) || is_torch(name))
 			return "is PyTorch's";
 		if (starts_with(name, "Py") || starts_with(name, "_Py"))
 			return "is Python's";
 		return NULL;
 	}
-	if (starts_with(name, "aoti_torch_"))
+	if (is_shim(name))
 		return of_shim(name);
 	if (is_torch(name))
 		return of_torch(name);

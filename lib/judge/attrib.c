@@ -17,6 +17,7 @@
 
 #define FOREIGN_SHARE 0.25
 #define FREE_NS 100e3		/* nobody minds, in a call, */
+#define FREE_PART 50e3		/* and for each result */
 #define FREE_IDLE 4		/* with so many times an empty call's */
 /* A call that takes longer than this beyond what is free computes something,
  * and a twentieth of it at least has to be the candidate's. */
@@ -120,10 +121,12 @@ static int judge_calls(double calls, double user, double foreign, double own,
 		       const struct attrib_idle *idle, const char *which,
 		       char *text, size_t len)
 {
+	double free_ns = FREE_NS + FREE_PART * idle->parts +
+			 FREE_IDLE * idle->foreign_ns;
 	double work = user - FREE_IDLE * idle->user_ns * calls;
 
 	if (foreign > FOREIGN_SHARE * user &&
-	    foreign > (FREE_NS + FREE_IDLE * idle->foreign_ns) * calls) {
+	    foreign > free_ns * calls) {
 		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
 			 "went to code that is not the candidate's, most of "
 			 "it to %s", 100 * foreign / user, which,

@@ -42,6 +42,8 @@ void attrib_add(struct attribution *sum, const struct attribution *a);
 /* What a call of a process that computes nothing takes, shim and all. */
 struct attrib_idle {
 	double foreign_ns, user_ns;
+	unsigned parts;		/* results of a call; each is looked at, and
+				 * copied where it lies elsewhere */
 };
 
 void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);

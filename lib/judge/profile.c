@@ -117,7 +117,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
 	if (!race_all(j, &o, s->task_id, &g, p))
-		trial_attribute(j, &p->t.saw, &p->f);
+		trial_attribute(j, &o, &p->t.saw, &p->f);
 out:
 	oracle_stop(j, &o);
 }

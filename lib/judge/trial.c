@@ -362,14 +362,17 @@ int trial_idle(struct judge *j, struct oracle *o, struct fail *f)
 	return rc;
 }
 
-int trial_attribute(struct judge *j, const struct attribution *a,
-		    struct fail *f)
+int trial_attribute(struct judge *j, const struct oracle *o,
+		    const struct attribution *a, struct fail *f)
 {
+	struct attrib_idle idle = j->idle;
 	char text[256];
+
+	idle.parts = o->first.nleaf;
 
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
 		return 0;
-	switch (attrib_judge(a, &j->idle, text, sizeof(text))) {
+	switch (attrib_judge(a, &idle, text, sizeof(text))) {
 	case 0:
 		return 0;
 	case 1:

@@ -81,8 +81,8 @@ int trial_idle(struct judge *j, struct oracle *o, struct fail *f);
 
 /* What the witness's evidence means for a candidate that has been right all
  * the time.  0, or -1 with `f`. */
-int trial_attribute(struct judge *j, const struct attribution *a,
-		    struct fail *f);
+int trial_attribute(struct judge *j, const struct oracle *o,
+		    const struct attribution *a, struct fail *f);
 /* For trial_go: compares the values of an answer with what is wanted; returns
  * as trial_go does. */
 int trial_values(struct trial *t, const struct verify_round *round,

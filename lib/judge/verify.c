@@ -172,7 +172,7 @@ out:
 		v->saw = r.saw;
 	}
 	if (v->f.status == ST_OK)
-		trial_attribute(j, &v->saw, &v->f);
+		trial_attribute(j, &o, &v->saw, &v->f);
 	trial_release(&v->t);
 	oracle_stop(j, &o);
 }

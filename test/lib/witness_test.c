@@ -206,7 +206,7 @@ static void test_by_ptrace(void **state)
 
 static int judged(const struct attribution *a)
 {
-	const struct attrib_idle idle = { 50e3, 200e3 };
+	const struct attrib_idle idle = { 50e3, 200e3, 1 };
 	char text[256];
 
 	return attrib_judge(a, &idle, text, sizeof(text));
