@@ -77,8 +77,11 @@ static void end_line(struct view *v)
 			n = utf8_len(p + i, len - i);
 			n = n ? n : 1;
 		}
-		if (i && !v->cut && p[i - 1] == '\r' && i == len)
-			i--;
+		/* The line end's CR is not shown. */
+		if (len && !v->cut && p[len - 1] == '\r') {
+			len--;
+			i = i < len ? i : len;
+		}
 		str_addf(v->out, "%6lld\xe2\x86\x92", (long long)v->at);
 		text_add(v->out, p ? p : "", i);
 		str_adds(v->out, i < len || v->cut ? " [line cut]\n" : "\n");

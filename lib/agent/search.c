@@ -157,8 +157,10 @@ static void add_lines(const struct str *in, const char *prefix, int64_t most,
 		p += len + (nl != NULL);
 	}
 	if (left)
-		str_addf(out, "(%lld more %s not shown)\n", (long long)left,
+		str_addf(out, "(%lld more %s not shown)", (long long)left,
 			 what);
+	else if (n)
+		out->buf[--out->len] = '\0';
 }
 
 static int answer(int rc, const struct str *found, const char *prefix,

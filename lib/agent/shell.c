@@ -664,6 +664,7 @@ int shells_kill(struct shells *s, const struct json *args, struct str *out)
 		str_adds(out, "It had ended already. ");
 	} else {
 		end_command(c, 2);
+		c->stopped = 1;
 		str_adds(out, "Killed. ");
 	}
 	add_state(c, out);

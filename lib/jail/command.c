@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -441,9 +442,27 @@ static int check_started(struct run *r, const char *status, struct err *e)
 		       last_words(r));
 }
 
+/* Whether pid is the first process of a pid namespace below ours. */
+static int heads_namespace(pid_t pid)
+{
+	char path[64], line[256];
+	int a = 0, b = 0, n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	while (n < 1 && fgets(line, sizeof(line), f))
+		n = sscanf(line, "NSpid: %d %d", &a, &b);
+	fclose(f);
+	return n == 2 && a == pid && b == 1;
+}
+
 /*
  * bubblewrap ends as soon as the command has, while the kernel is still
- * killing the rest; the first process of the namespace ends last.
+ * killing the rest; the first process of the namespace ends last.  One whose
+ * bubblewrap was killed before it asked to die with it has to be told.
  */
 static int wait_empty(const char *status, struct err *e)
 {
@@ -455,6 +474,8 @@ static int wait_empty(const char *status, struct err *e)
 	f.fd = p ? (int)syscall(SYS_pidfd_open, atoi(p + 12), 0) : -1;
 	if (f.fd < 0)
 		return 0;
+	if (heads_namespace(atoi(p + 12)))
+		syscall(SYS_pidfd_send_signal, f.fd, SIGKILL, NULL, 0);
 	do {
 		n = poll(&f, 1, deadline_ms(end));
 	} while (n < 0 && errno == EINTR);

@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-agent's tools against what models do with them, and attempts to get out.
+
+load agent.bash
+
+setup() {
+	agent_setup
+}
+
+teardown() {
+	agent_teardown
+}
+
+# run_all NAME ARGS ...: one turn each, then done; results in out
+run_all() {
+	local turns=()
+	while [ $# -gt 0 ]; do
+		turns+=("$(tool "$1" "$2")")
+		shift 2
+	done
+	script "${turns[@]}" "$done_turn"
+	agent
+	stopped final
+}
+
+c() { # command [more]: arguments of Bash
+	jq -cn --arg c "$1" --argjson more "${2:-{\}}" '{command: $c} + $more'
+}
+
+f() { # path [members]: arguments of a file tool
+	jq -cn --arg p "/work/$1" --argjson more "${2:-{\}}" '{file_path: $p} + $more'
+}
+
+@test "Bash: directory stays, variables do not, exit codes are told" {
+	run_all Bash "$(c 'cd kernels; x=1; echo out; echo err >&2')" \
+		Bash "$(c 'pwd; echo "[$x]"')" Bash "$(c 'exit 3')" \
+		Bash "$(c 'cd /work; rmdir kernels')" Bash "$(c 'cd /tmp')" \
+		Bash "$(c pwd)" Bash "$(c 'kill -SEGV $$')" Bash "$(c 'if')" \
+		Bash "$(c 'trap "echo bye" EXIT; cd kernels; echo')"
+	[ "$(result 0)" = $'out\nerr' ]
+	[ "$(result 1)" = $'/work/kernels\n[]' ]
+	[ "$(result 2)" = '[exit code 3]' ]
+	[ "$(result 5)" = /work ]
+	[[ $(result 6) = *'[exit code 139]' ]]
+	[[ $(result 7) = *'syntax error'* ]]
+}
+
+@test "Bash: a directory that is gone is told" {
+	run_all Bash "$(c 'mkdir d; cd d')" Bash "$(c 'rmdir ../d')" Bash "$(c pwd)"
+	[ "$(result 2)" = $'[/work/d is gone; back in /work]\n/work' ]
+}
+
+@test "Bash: nothing hangs, and all of it goes with the call" {
+	local nap=3$RANDOM
+	run_all Bash "$(c "sleep $nap & echo started")" \
+		Bash "$(c "setsid sleep $nap >/dev/null 2>&1 & disown; echo two")" \
+		Bash "$(c 'exec > >(tee x); echo three')" Bash "$(c 'read x; echo "four[$x]"')" \
+		Bash "$(c 'cat /dev/stdin; echo five')" \
+		Bash "$(c "trap '' TERM INT; sleep $nap" '{"timeout":500}')" \
+		Bash "$(c 'kill -9 $PPID; kill -9 1; echo seven')" \
+		Bash "$(c 'kill -9 -1; echo eight')" \
+		Bash "$(c 'ps -e | wc -l')"
+	[ "$(result 0)" = started ]
+	[ "$(result 1)" = two ]
+	[[ $(result 2) = *three* || $(result 2) = '(no output)' ]]
+	[ "$(result 3)" = 'four[]
+[exit code 1]' ] || [ "$(result 3)" = 'four[]' ]
+	[ "$(result 4)" = five ]
+	[[ $(result 5) = *'killed after 0.5 s'*'exit code 124'* ]]
+	[[ $(result 6) = *seven* ]]
+	[ "$(result 8)" -lt 10 ]
+	[ -z "$(pgrep -f "sleep $nap")" ]
+}
+
+@test "Bash: long output keeps head and tail and the file that has all" {
+	run_all Bash "$(c 'seq 100000')" \
+		Bash "$(c 'tail -1 /work/.output/bash_1.txt; ls /work/.output')" \
+		Bash "$(c 'yes | head -c 300000000')" \
+		Bash "$(c 'printf "a\xffb\0c\033[1m\n"')" \
+		Bash "$(c 'for i in $(seq 40000); do printf "\xe2\x82\xac"; done')"
+	[ "$(jq -rj '[.messages[] | select(.role == "tool") | .content][0]' out | wc -c)" -lt 31000 ]
+	[[ $(result 0) = 1$'\n'2* ]]
+	[[ $(result 0) = *'bytes left out; all of it is in /work/.output/bash_1.txt'*99999$'\n'100000 ]]
+	[[ $(result 1) = 100000* ]]
+	[[ $(result 2) = *'exit code'* || $(result 2) = *'256 MiB'* ]]
+	[ "$(result 3)" = $'a\xef\xbf\xbdb\xef\xbf\xbdc\xef\xbf\xbd[1m' ]
+	jq -e '[.messages[] | select(.role == "tool") | .content][4] |
+		test("\ufffd") | not' out
+}
+
+@test "Bash: limits on processes, memory and disk" {
+	script "$(tool Bash "$(c ':(){ :|:& };:; sleep 0.5; echo alive' '{"timeout":20000}')")" \
+		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >f$i; sleep 0.2; done; echo no' '{"timeout":60000}')")" \
+		"$(tool Write '{"file_path":"/work/a","content":"x"}')" \
+		"$(tool Bash "$(c 'rm f*; echo gone')")" "$done_turn"
+	agent --disk 32M
+	stopped final
+	[[ $(result 0) = *'Resource temporarily unavailable'* || $(result 0) = *alive* ]]
+	[[ $(result 1) = *'grown beyond 32 MiB'* ]]
+	[[ $(result 2) = *'is full'* ]]
+	[ "$(result 3)" = gone ]
+}
+
+@test "background commands: new output, filter, end, kill" {
+	run_all Bash "$(c 'for i in 1 2 3; do echo line $i; done; sleep 0.1; echo late; exit 4' '{"run_in_background":true}')" \
+		Bash "$(c 'sleep 1')" BashOutput '{"bash_id":"bash_1","filter":"line [13]"}' \
+		BashOutput '{"bash_id":"bash_1"}' BashOutput '{"bash_id":"bash_9"}' \
+		Bash "$(c 'trap "" TERM; sleep 1000' '{"run_in_background":true}')" \
+		KillShell '{"shell_id":"bash_3"}' BashOutput '{"bash_id":"bash_3"}' \
+		BashOutput '{"bash_id":"bash_3","filter":"("}'
+	[ "$(result 0)" = 'Running in the background as bash_1' ]
+	[ "$(result 2)" = $'line 1\nline 3\n[ended: exit code 4]' ]
+	[ "$(result 3)" = $'(no new output)\n[ended: exit code 4]' ]
+	[[ $(result 4) = *"no background command 'bash_9'"* ]]
+	[[ $(result 6) = *'[killed]' ]]
+	[[ $(result 7) = *'[killed]' ]]
+	[[ $(result 8) = *Error* ]]
+}
+
+@test "Read: numbers, parts, long lines, odd files" {
+	run_all Bash "$(c 'seq 3000 >n; printf "a\tb\r\nlast" >crlf; : >empty; mkfifo fifo; printf "\0\1" >bin; printf "%0100000000d\nend\n" 0 >long; ln -s /etc/passwd out; mkdir d')" \
+		Read "$(f n)" Read "$(f n '{"offset":2999,"limit":5}')" Read "$(f n '{"offset":9999}')" \
+		Read "$(f crlf)" Read "$(f empty)" Read "$(f fifo)" Read "$(f bin)" Read "$(f long)" \
+		Read "$(f out)" Read "$(f d)" Read "$(f nothing)" Read '{"file_path":"/etc/passwd"}' \
+		Read '{"file_path":"/work/../etc/passwd"}' Read '{"file_path":"kernels/../n","limit":1}'
+	[[ $(result 1) = *'  2000→2000'*'(lines 1-2000 of 3000)' ]]
+	[ "$(result 2)" = $'  2999→2999\n  3000→3000\n(lines 2999-3000 of 3000)' ]
+	[[ $(result 3) = *'only 3000 lines'* ]]
+	[ "$(result 4)" = $'     1→a\tb\n     2→last\n(lines 1-2 of 2)' ]
+	[[ $(result 5) = *empty* ]]
+	[[ $(result 6) = *'is a FIFO'* ]]
+	[[ $(result 7) = *'binary'* ]]
+	[[ $(result 8) = *'[line cut]'*'2→end'* ]]
+	[[ $(result 9) = *'leads out of /work'* ]]
+	[[ $(result 10) = *'is a directory'* ]]
+	[[ $(result 11) = *'does not exist'* ]]
+	[[ $(result 12) = *'not below /work'* ]]
+	[[ $(result 13) = *'leads out of /work'* ]]
+	[[ $(result 14) = *'1→1'* ]]
+}
+
+@test "Write and Edit: parents, exactness, line ends" {
+	e() { # path, old, new, more
+		jq -cn --arg p "/work/$1" --arg o "$2" --arg n "$3" --argjson more "${4:-{\}}" \
+			'{file_path: $p, old_string: $o, new_string: $n} + $more'
+	}
+	run_all Write "$(f a/b/c '{"content":"one\ntwo\none\n"}')" \
+		Edit "$(e a/b/c one 1)" Edit "$(e a/b/c one 1 '{"replace_all":true}')" \
+		Edit "$(e a/b/c 'twoo' x)" Edit "$(e a/b/c two two)" Edit "$(e a/b/c '' x)" \
+		Bash "$(c 'printf "\xef\xbb\xbfx\r\ny\r\nz\r\n" >crlf; printf "x\r\ny\n" >mixed; printf "p\0q" >nul')" \
+		Edit "$(e crlf $'x\ny' $'1\n2\n3')" Edit "$(e mixed $'x\ny' z)" Edit "$(e nul q r)" \
+		Bash "$(c 'od -An -c crlf; od -An -c nul; cat a/b/c')" \
+		MultiEdit "$(f a/b/c '{"edits":[{"old_string":"1","new_string":"uno","replace_all":true},{"old_string":"nix","new_string":"y"}]}')" \
+		MultiEdit "$(f a/b/c '{"edits":[{"old_string":"two","new_string":"due"},{"old_string":"due","new_string":"dos"}]}')" \
+		Bash "$(c 'cat a/b/c; ls -A a/b')"
+	[[ $(result 0) = *'Wrote 12 bytes'* ]]
+	[[ $(result 1) = *'occurs 2 times (lines 1, 3)'* ]]
+	[[ $(result 2) = *'2 replacements'* ]]
+	[[ $(result 3) = *"nearest is line 2: 'two'"* ]]
+	[[ $(result 4) = *'the same'* ]]
+	[[ $(result 5) = *'old_string is empty'* ]]
+	[[ $(result 7) = *'1 replacement '* ]]
+	[[ $(result 8) = *'not in the file'* ]]
+	[[ $(result 10) = *'1  \r  \n   2  \r  \n   3  \r  \n   z  \r  \n'* ]]
+	[[ $(result 10) = *'p  \0   r'* ]]
+	[[ $(result 11) = *'edit 2 (nothing was changed)'* ]]
+	[ "$(result 13)" = $'1\ndos\n1\nc' ]
+}
+
+@test "what is protected stays, whoever tries" {
+	run_all Write "$(f model.py '{"content":"x"}')" Write "$(f kernels/../SKILL.md '{"content":"x"}')" \
+		Edit "$(f utils/compile.sh '{"old_string":"exec","new_string":"x"}')" \
+		Write "$(f utils/new '{"content":"x"}')" \
+		Bash "$(c 'ln -s ../model.py kernels/m; ln -s .. kernels/up')" \
+		Write "$(f kernels/m '{"content":"x"}')" Write "$(f kernels/up/model.py '{"content":"x"}')" \
+		Bash "$(c 'echo x >model.py; rm -f model.py; mv utils u; mv SKILL.md s; ln model.py hard; echo x >hard; chmod 777 model.py; mount -o remount,rw /work/model.py; umount /work/model.py')" \
+		Bash "$(c 'rm -rf . ; ls -A /work | tr "\n" " "')" \
+		Bash "$(c 'md5sum <model.py; cat SKILL.md')"
+	for i in 0 1 2 3 6; do
+		[[ $(result $i) = *'is protected'* ]]
+	done
+	[[ $(result 5) = *'not a regular file'* ]]
+	[[ $(result 8) = *'SKILL.md'*'model.py'*'utils'* ]]
+	[[ $(result 9) = "$(md5sum <"$fix/diag-matmul/model.py")"* ]]
+	[[ $(result 9) = *'Be fast.'* ]]
+}
+
+@test "nothing outside the tree is read or written" {
+	echo s3cr3t >"$dir/secret"
+	run_all Bash "$(c "cat $dir/secret; cat /proc/1/root$dir/secret; cat /proc/self/root/root/.bashrc; ls $dir")" \
+		Bash "$(c "ln -s $dir/secret l; ln $dir/secret h; ln -s /proc/self/root p; ln -s $dir k2; cat l")" \
+		Read "$(f l)" Read "$(f "p$dir/secret")" Write "$(f k2/new '{"content":"x"}')" \
+		Grep '{"pattern":"s3cr3t","output_mode":"content"}' Glob '{"pattern":"**/secret"}' \
+		Grep '{"pattern":"root","path":"/etc"}' Grep '{"pattern":"root","path":"p/etc"}' \
+		Bash "$(c 'exec 3<>/dev/tcp/127.0.0.1/22 && echo net; python3 -c "import socket; socket.create_connection((\"1.1.1.1\", 53), 2)"; mount; id -u')"
+	[ "$(results | grep -c s3cr3t)" = 0 ]
+	[[ $(result 2) = *'leads out'* ]]
+	[[ $(result 3) = *'leads out'* ]]
+	[[ $(result 4) = *'leads out'* ]]
+	[ ! -e "$dir/new" ]
+	[[ $(result 5) = 'No lines found' ]]
+	[[ $(result 6) = 'No files found' ]]
+	[[ $(result 7) = *'not below /work'* ]]
+	[[ $(result 8) = *'leads out'* ]]
+	[[ $(result 9) != *net* ]]
+}
+
+@test "Glob and Grep" {
+	run_all Bash "$(c 'mkdir -p a/b; echo foo >a/x.c; sleep 0.02; echo Foo bar >a/b/y.cu; printf "1\n2\nfoo\n4\n" >z.py; mkfifo ff; for i in $(seq 120); do : >kernels/$i.h; done')" \
+		Glob '{"pattern":"*.cu"}' Glob '{"pattern":"*.{c,cu}","path":"/work/a"}' Glob '{"pattern":"kernels/*.h"}' \
+		Grep '{"pattern":"foo","glob":"!SKILL.md"}' Grep '{"pattern":"foo","-i":true,"output_mode":"count"}' \
+		Grep '{"pattern":"foo","output_mode":"content","-n":true,"-B":1,"type":"py"}' \
+		Grep '{"pattern":"(","path":"a"}' Grep '{"pattern":"nowhere-to-be-found"}' \
+		Grep '{"pattern":"Foo.*","path":"a/b/y.cu","output_mode":"content"}' \
+		Grep '{"pattern":"1.2","multiline":true,"path":"z.py","output_mode":"content"}' \
+		Grep '{"pattern":"","path":"kernels","output_mode":"content","head_limit":1}' \
+		Glob '{"pattern":"x","path":"nothing"}' Grep '{"pattern":"x","type":"nosuch"}' \
+		Grep '{"pattern":"--pre=sh","path":"a"}'
+	[ "$(result 1)" = a/b/y.cu ]
+	[ "$(result 2)" = $'a/b/y.cu\na/x.c' ]
+	[ "$(result 3 | grep -c .)" = 101 ]
+	[[ $(result 3) = *'(20 more files not shown)' ]]
+	[ "$(result 4 | sort)" = $'a/x.c\nz.py' ]
+	[[ $(result 5) = *'a/b/y.cu:1'* ]]
+	[ "$(result 6)" = $'z.py-2-2\nz.py:3:foo' ]
+	[[ $(result 7) = *'regex parse error'* ]]
+	[ "$(result 8)" = 'No matching files found' ]
+	[ "$(result 9)" = 'a/b/y.cu:Foo bar' ]
+	[ "$(result 10)" = $'z.py:1\nz.py:2' ]
+	[[ $(result 12) = *'does not exist'* ]]
+	[[ $(result 13) = *Error*nosuch* ]]
+	[ "$(result 14)" = 'No matching files found' ]
+}
+
+@test "NotebookEdit: ids before positions" {
+	n() { # members
+		jq -cn --argjson m "$1" '{notebook_path: "/work/n.ipynb"} + $m'
+	}
+	run_all Write "$(jq -cn '{file_path: "/work/n.ipynb", content: ({nbformat: 4, metadata: {x: 1.50},
+		cells: [{cell_type: "code", id: "cell-1", source: "a", outputs: [1], execution_count: 3, metadata: {}},
+		{cell_type: "markdown", source: ["b"], metadata: {}}]} | tojson)}')" \
+		NotebookEdit "$(n '{"cell_id":"cell-1","new_source":"A"}')" \
+		NotebookEdit "$(n '{"cell_id":"cell-0","edit_mode":"insert","cell_type":"markdown","new_source":"new"}')" \
+		NotebookEdit "$(n '{"cell_id":"cell-2","edit_mode":"delete","new_source":""}')" \
+		NotebookEdit "$(n '{"cell_id":"zzz","new_source":""}')" \
+		NotebookEdit "$(n '{"edit_mode":"insert","new_source":"q"}')" \
+		Bash "$(c 'cat n.ipynb')"
+	[[ $(result 4) = *"no cell 'zzz'"* ]]
+	[[ $(result 5) = *"cell_type is missing"* ]]
+	result 6 | jq -e '[.cells[].source] == ["A", "new"] and .cells[0].outputs == [] and .metadata.x == 1.5'
+}
+
+@test "the judge's socket takes three words and nothing else" {
+	run_all Bash "$(c 'head -c 100000 /dev/urandom | timeout 5 python3 -c "
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(\"/judge/box/judge.sock\")
+try:
+    s.sendall(sys.stdin.buffer.read())
+    print(s.recv(100))
+except OSError as e:
+    print(e)
+"; rm -f /judge/box/judge.sock; echo still')" \
+		Bash "$(c 'ca-verify --no-jail --rules none; echo "exit $?"')" \
+		Bash "$(c 'sudo rm -rf /; sudo ls; echo "exit $?"')" \
+		Write "$(f model_new.py '{"content":"x"}')" \
+		Bash "$(c 'ca-verify && sudo python3 -m utils.verification && python3 -m utils.verification && sudo bash utils/compile.sh && utils/compile.sh')" \
+		Bash "$(c 'for i in 1 2 3 4; do ca-compile & done; wait')" \
+		Bash "$(c 'ca-verify & sleep 0.05; kill -9 $!; ca-compile')"
+	[[ $(result 0) = *still ]]
+	[[ $(result 1) = *'the commands are'*'exit 1' ]]
+	[[ $(result 2) = *"only 'python3"*'exit 1' ]]
+	[ "$(result 4 | grep -c 'ok (all')" = 3 ]
+	[ "$(result 4 | grep -c '^built')" = 2 ]
+	[ "$(result 5 | grep -c '^built')" = 4 ]
+	[ "$(jq '[.evaluations[] | select(.stage == "verify")] | length' out)" -ge 3 ]
+	jq -e 'all(.evaluations[]; .candidate.ask == null and .candidate.rules == "paper")' out
+}
+
+@test "tries can be limited" {
+	script "$(tool Bash "$(c 'ca-verify')")" "$(tool Bash "$(c 'ca-verify; ca-compile')")" "$done_turn"
+	agent --gpu-calls 1
+	stopped cost
+	[[ $(result 1) = *'used up'*built* ]]
+	[ "$(jq .cost.tries out)" = 1 ]
+}
