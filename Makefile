@@ -168,7 +168,8 @@ bench-gpu: all $(gpu_progs)
 # What `make install` puts below PREFIX and `make uninstall` removes.  The
 # programs write their completions themselves.
 torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.inc \
-	lib/torch/*.txt)
+	lib/torch/*.txt) \
+	$(wildcard $(foreach d,* */* */*/* */*/*/*,lib/torch/slim/$d.h*))
 manuals := $(wildcard man/*.[157])
 installed = $(tools:%=bin/%) lib/cuda-agent/libca-child.so \
 	lib/cuda-agent/nvrtc-child lib/cuda-agent/agent-client \

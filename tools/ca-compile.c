@@ -11,8 +11,10 @@
 #include "build/cache.h"
 #include "build/device.h"
 #include "build/limits.h"
+#include "build/pairs.h"
 #include "build/tasks.h"
 #include "build/workdir.h"
+#include "rec/rows.h"
 #include "rec/stage.h"
 
 static struct build_opts build;
@@ -21,6 +23,7 @@ static struct common common;
 static const char *trust_key, *tasks_file;
 static struct tasks *tasks;
 static int exit_status;
+static int pairs;
 static int fell_short;
 
 static const struct opt options[] = {
@@ -29,7 +32,12 @@ static const struct opt options[] = {
 	{ OPT_STR, 0, "arch", "SM", "CUDA architecture, as sm_90a (default: "
 	  "the device's, else sm_90a)", &build.arch, 0, 0 },
 	{ OPT_SECONDS, 0, "timeout", "TIME", "limit of one compiler run "
-	  "(default: 120, paper form 300)", &build.timeout, 0, 0 },
+	  "(default: 120, paper and inline form 300)", &build.timeout, 0, 0 },
+	{ OPT_CHOICE, 0, "headers", "auto|slim|real", "of torch, for paper and "
+	  "inline form: our own small ones, its own, or the first that do "
+	  "(default: auto)", &build.headers, 0, 0 },
+	{ OPT_FLAG, 0, "pairs", NULL, "operands are collections of pairs "
+	  "(ref_code, custom_code) as they are published", &pairs, 0, 0 },
 	{ OPT_FLAG, 0, "no-jail", NULL, "run compilers unconfined; every "
 	  "record then says so", &build.no_jail, 0, 0 },
 	{ OPT_STR, 0, "tasks", "FILE", "tasks of candidates that hold only a "
@@ -66,6 +74,19 @@ static int directory(void *ctx, const char *path, struct rec *r,
 {
 	(void)ctx;
 	return workdir_read_note(path, r, ignored, (void *)(uintptr_t)path, e);
+}
+
+static int collection(void *ctx, const char *path, struct err *e)
+{
+	(void)ctx;
+	return rows_open(path, e);
+}
+
+static int pair(void *ctx, const char *line, size_t len, struct rec *r,
+		struct err *e)
+{
+	(void)ctx;
+	return pairs_adopt(line, len, r, e);
 }
 
 static int wants(void *ctx, enum rec_kind k)
@@ -115,14 +136,16 @@ static void prepare(void)
 
 int main(int argc, char **argv)
 {
-	const struct stage_ops ops = {
+	struct stage_ops ops = {
 		.name = "ca-compile", .record = record,
-		.directory = directory, .wants = wants, .done = done,
-		.status = status,
+		.directory = directory, .adopt = pair, .wants = wants,
+		.done = done, .status = status,
 	};
 	int first = opt_parse(&tool, argc, argv, &common), rc;
 
 	prepare();
+	if (pairs)
+		ops.open = collection;
 	rc = stage_run(&ops, &common, argc, argv, first);
 	tasks_free(tasks);
 	opt_release(&tool);

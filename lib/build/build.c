@@ -23,9 +23,9 @@ struct job {
 	const struct rec *r;
 	const struct build_opts *o;
 	struct arena a;
-	struct plan plan;
+	struct plan plan;	/* with slim headers, until those failed */
+	struct plan real;	/* with torch's; made where there is a choice */
 	enum jail_level level;
-	double timeout;
 	enum status status;
 	struct first_error error;	/* message NULL: none */
 	struct str launchers;		/* JSON */
@@ -33,6 +33,20 @@ struct job {
 	int cached;
 	int64_t began;
 };
+
+static int only(const struct job *j, enum plan_headers h)
+{
+	return j->o->headers &&
+	       strcmp(j->o->headers, plan_headers_name(h)) == 0;
+}
+
+/* Limit of one compiler run; torch's headers take their time. */
+static double timeout_of(const struct job *j)
+{
+	return j->o->timeout > 0 ? j->o->timeout :
+	       j->plan.headers != HEADERS_NONE ? TIMEOUT_TORCH :
+	       TIMEOUT_PLAIN;
+}
 
 static int is_cuda(const struct build_opts *o)
 {
@@ -67,6 +81,33 @@ static void fail(struct job *j, enum status s, const char *file, long line,
 	j->error.message = message;
 }
 
+static int has_entry(const char *const *names, size_t n, const char *module)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (starts_with(names[i], "PyInit_") &&
+		    strcmp(names[i] + 7, module) == 0)
+			return 1;
+	return 0;
+}
+
+static const char *check_exts(struct job *j, const char *const *names,
+			      size_t n)
+{
+	const struct exts *x = &j->plan.exts;
+	size_t i;
+
+	for (i = 0; i < x->n; i++)
+		if (!has_entry(names, n, x->v[i].name))
+			return arena_printf(&j->a, "the extension '%s' "
+					    "defines no module: name its "
+					    "functions, or use PYBIND11_MODULE"
+					    "(TORCH_EXTENSION_NAME, m)",
+					    x->v[i].name);
+	return NULL;
+}
+
 /* What is wrong with the functions that a built object offers, or NULL. */
 static const char *check_names(struct job *j, const char *const *names,
 			       size_t n)
@@ -74,13 +115,12 @@ static const char *check_names(struct job *j, const char *const *names,
 	struct launch_set *l = &j->plan.launchers;
 	size_t i, k = 0;
 
-	if (j->plan.form == FORM_PAPER) {
-		for (i = 0; i < n; i++)
-			if (strcmp(names[i], "PyInit_cuda_extension") == 0)
-				return NULL;
-		return "no module: binding.cpp must define "
+	if (j->plan.form == FORM_PAPER)
+		return has_entry(names, n, "cuda_extension") ? NULL :
+		       "no module: binding.cpp must define "
 		       "PYBIND11_MODULE(cuda_extension, m)";
-	}
+	if (j->plan.form == FORM_INLINE)
+		return check_exts(j, names, n);
 	launch_keep(l, names, n);
 	for (i = 0; i < l->n; i++)
 		if (l->v[i].global == (j->plan.form == FORM_KERNEL))
@@ -99,7 +139,7 @@ static int check_launchers(struct job *j, const struct str *object,
 	const char **names, *why;
 	size_t n;
 
-	if (j->plan.form != FORM_PAPER && l->error) {
+	if (j->plan.headers == HEADERS_NONE && l->error) {
 		fail(j, ST_COMPILE_ERROR, l->error_file, l->error_line,
 		     l->error);
 		return 0;
@@ -119,12 +159,21 @@ static int check_launchers(struct job *j, const struct str *object,
 static void add_launchers(struct job *j)
 {
 	struct jw w;
+	size_t i;
 
 	jw_init(&w, &j->launchers);
-	if (j->plan.form == FORM_PAPER)
-		jw_arr(&w), jw_end_arr(&w);
-	else
+	if (j->plan.headers == HEADERS_NONE) {
 		launch_json(&j->plan.launchers, &w);
+		return;
+	}
+	jw_arr(&w);
+	for (i = 0; i < j->plan.exts.n; i++) {
+		jw_obj(&w);
+		jw_kstr(&w, "name", j->plan.exts.v[i].name);
+		jw_kstr(&w, "request", j->plan.exts.v[i].request);
+		jw_end_obj(&w);
+	}
+	jw_end_arr(&w);
 }
 
 static int store(struct job *j, const struct str *object, struct err *e)
@@ -156,21 +205,32 @@ static void explain(struct job *j, struct compiled *c)
 		fail(j, c->status, c->unit < j->plan.nunit ?
 		     j->plan.unit[c->unit].source : NULL, 0,
 		     arena_printf(&j->a, "the compiler ran longer than %g s",
-				  j->timeout));
+				  timeout_of(j)));
 		return;
 	}
 	log_first_error(text, c->log.len, &j->a, &j->error);
 	j->status = c->status;
 }
 
+/* Whether the errors of a build with slim headers may be their fault. */
+static int blames_headers(const struct job *j, const struct compiled *c)
+{
+	return j->plan.headers == HEADERS_SLIM && j->real.key[0] &&
+	       c->status == ST_COMPILE_ERROR && c->log.buf &&
+	       log_blames_torch(c->log.buf, c->log.len);
+}
+
+/* One try; 1 when torch's own headers should be tried. */
 static int compile(struct job *j, struct err *e)
 {
-	struct compile_opts o = { j->level, j->o->jobs, j->timeout };
+	struct compile_opts o = { j->level, j->o->jobs, timeout_of(j) };
 	struct compiled c;
 	int rc;
 
 	rc = compile_plan(&j->plan, &o, &c, e);
-	if (rc == 0 && c.status != ST_OK)
+	if (rc == 0 && blames_headers(j, &c))
+		rc = 1;
+	else if (rc == 0 && c.status != ST_OK)
 		explain(j, &c);
 	else if (rc == 0)
 		rc = check_launchers(j, &c.object, e);
@@ -185,7 +245,7 @@ static int compile(struct job *j, struct err *e)
 
 /* An object that --no-jail stored is no object for those who want a jail;
  * under --no-jail the record says so wherever the object came from. */
-static int from_cache(struct job *j, struct err *e)
+static int from_cache(struct job *j, const struct plan *p, struct err *e)
 {
 	struct str meta = STR_INIT;
 	char path[CA_PATH_MAX];
@@ -193,7 +253,7 @@ static int from_cache(struct job *j, struct err *e)
 	struct jw w;
 	int hit, level;
 
-	hit = cache_get(j->plan.key, path, &meta, e);
+	hit = cache_get(p->key, path, &meta, e);
 	if (hit <= 0)
 		goto out;
 	m = json_parse(meta.buf, meta.len, JSON_MAX_LINE, NULL, NULL);
@@ -213,35 +273,54 @@ out:
 
 static int plan(struct job *j, struct err *e)
 {
-	const char *arch = j->o->arch;
+	struct plan_opts o = { is_cuda(j->o), j->o->arch, j->o->no_jail,
+			       j->o->timeout };
 	char own[16];
 
-	if (is_cuda(j->o) && !arch) {
+	if (o.cuda && !o.arch) {
 		device_arch(j->o->device, own);
-		arch = arena_strdup(&j->a, own);
+		o.arch = arena_strdup(&j->a, own);
 	}
-	if (plan_make(j->r, is_cuda(j->o), arch, &j->a, &j->plan, e) < 0)
+	if (plan_make(j->r, &o, &j->a, &j->plan, e) < 0)
 		return -1;
+	if (j->plan.status == ST_OK && j->plan.headers == HEADERS_SLIM &&
+	    !only(j, HEADERS_SLIM)) {
+		j->real = j->plan;
+		if (plan_real(&j->real, &j->a, e) < 0)
+			return -1;
+		if (only(j, HEADERS_REAL))
+			j->plan = j->real;
+	}
 	j->status = j->plan.status;
-	j->timeout = j->o->timeout > 0 ? j->o->timeout :
-		     j->plan.form == FORM_PAPER ? TIMEOUT_TORCH :
-		     TIMEOUT_PLAIN;
 	if (j->status != ST_OK)
 		fail(j, j->status, j->plan.error.file, j->plan.error.line,
 		     j->plan.error.message);
 	return 0;
 }
 
-/* Finds or makes the object; j->status says how it went. */
+/* Finds or makes the object; j->status says how it went.  Where torch's own
+ * headers were needed once, the object that they made is there. */
 static int build(struct job *j, struct err *e)
 {
-	int hit;
+	int hit, rc;
 
 	if (j->status != ST_OK)
 		return 0;
-	hit = from_cache(j, e);
+	hit = from_cache(j, &j->plan, e);
+	if (hit == 0 && j->real.key[0]) {
+		hit = from_cache(j, &j->real, e);
+		if (hit > 0)
+			j->plan = j->real;
+	}
 	j->cached = hit > 0;
-	return hit < 0 ? -1 : hit > 0 ? 0 : compile(j, e);
+	if (hit)
+		return hit < 0 ? -1 : 0;
+	rc = compile(j, e);
+	if (rc > 0) {
+		j->plan = j->real;
+		rc = compile(j, e);
+	}
+	return rc;
 }
 
 static void write_options(const struct job *j, struct jw *w)
@@ -250,7 +329,7 @@ static void write_options(const struct job *j, struct jw *w)
 	jw_obj(w);
 	jw_kstr(w, "arch", is_cuda(j->o) ? j->plan.arch : "native");
 	jw_kstr(w, "device", is_cuda(j->o) ? "cuda" : "cpu");
-	jw_knum(w, "timeout", j->timeout);
+	jw_knum(w, "timeout", timeout_of(j));
 	jw_end_obj(w);
 }
 
@@ -299,6 +378,8 @@ static void write_field(const struct job *j, struct jw *w)
 	jw_kstr(w, "form", planned ? form_name(j->plan.form) : NULL);
 	jw_kstr(w, "device", is_cuda(j->o) ? "cuda" : "cpu");
 	jw_kstr(w, "arch", j->plan.arch);
+	if (j->plan.headers != HEADERS_NONE)
+		jw_kstr(w, "headers", plan_headers_name(j->plan.headers));
 	jw_kstr(w, "object", j->status == ST_OK ? j->plan.key : NULL);
 	jw_key(w, "launchers");
 	if (j->launchers.len)
@@ -358,12 +439,13 @@ static int still_valid(const struct job *j, const struct mac_key *key)
 	    !same_text(b, "version", ca_version) ||
 	    !same_text(o, "device", is_cuda(j->o) ? "cuda" : "cpu") ||
 	    !same_text(o, "arch", j->plan.arch) ||
-	    json_get_num(o, "timeout", -1) != j->timeout)
+	    json_get_num(o, "timeout", -1) != timeout_of(j))
 		return 0;
 	if (build_status(j->r) != ST_OK)
 		return !j->plan.key[0] ||
 		       same_text(b, "toolchain", j->plan.tc.id);
-	return same_text(b, "object", j->plan.key);
+	return same_text(b, "object", same_text(b, "headers", "real") ?
+			 j->real.key : j->plan.key);
 }
 
 static int start(struct job *j, const struct rec *r,
@@ -383,6 +465,34 @@ static void finish(struct job *j)
 	arena_release(&j->a);
 }
 
+/* A copy of the record's object key; 0 or -1. */
+static int object_key(const struct rec *r, char key[CACHE_KEY])
+{
+	size_t len;
+	const char *text = rec_text(r, "build", &len), *s;
+	struct json *j;
+	int rc = -1;
+
+	if (!text)
+		return -1;
+	j = json_parse(text, len, JSON_MAX_LINE, NULL, NULL);
+	s = json_get_str(j, "object", "");
+	if (strlen(s) == CACHE_KEY - 1 &&
+	    strspn(s, "0123456789abcdef") == CACHE_KEY - 1) {
+		memcpy(key, s, CACHE_KEY);
+		rc = 0;
+	}
+	json_free(j);
+	return rc;
+}
+
+static int have_object(const struct rec *r)
+{
+	char key[CACHE_KEY];
+
+	return object_key(r, key) == 0 && cache_have(key);
+}
+
 int build_candidate(struct rec *r, const struct build_opts *o,
 		    const struct mac_key *key, struct err *e)
 {
@@ -392,7 +502,7 @@ int build_candidate(struct rec *r, const struct build_opts *o,
 	if (start(&j, r, o, e) < 0)
 		goto out;
 	valid = still_valid(&j, key);
-	if (valid && (build_status(r) != ST_OK || cache_have(j.plan.key)))
+	if (valid && (build_status(r) != ST_OK || have_object(r)))
 		rc = 0;
 	else if (build(&j, e) == 0)
 		rc = valid && j.status == ST_OK ? 0 :
@@ -415,27 +525,6 @@ enum status build_status(const struct rec *r)
 	s = status_parse(json_get_str(j, "status", NULL));
 	json_free(j);
 	return s;
-}
-
-/* A copy of the record's object key; 0 or -1. */
-static int object_key(const struct rec *r, char key[CACHE_KEY])
-{
-	size_t len;
-	const char *text = rec_text(r, "build", &len), *s;
-	struct json *j;
-	int rc = -1;
-
-	if (!text)
-		return -1;
-	j = json_parse(text, len, JSON_MAX_LINE, NULL, NULL);
-	s = json_get_str(j, "object", "");
-	if (strlen(s) == CACHE_KEY - 1 &&
-	    strspn(s, "0123456789abcdef") == CACHE_KEY - 1) {
-		memcpy(key, s, CACHE_KEY);
-		rc = 0;
-	}
-	json_free(j);
-	return rc;
 }
 
 int build_object_path(const struct rec *r, const struct build_opts *o,

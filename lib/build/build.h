@@ -18,7 +18,9 @@ struct build_opts {
 	const char *arch;	/* "sm_90a"; NULL: of the device, else sm_90a;
 				 * not used for "cpu" */
 	double timeout;		/* seconds a compiler may run; 0: 120, or 300
-				 * where torch's headers are read */
+				 * in the forms that bind with torch */
+	const char *headers;	/* in those forms "slim" or "real": only
+				 * these; "auto" or NULL: the first that do */
 	int jobs;		/* compilers at once; 0: what the machine has */
 	int no_jail;		/* never a silent choice: the record says so */
 	int no_prov;

@@ -90,21 +90,16 @@ static int write_text(const char *dir, const char *name, const char *text,
 	return rc;
 }
 
-static int write_tree(struct work *w, struct err *e)
+static int write_tree(struct work *w, const struct source_tree *t,
+		      struct err *e)
 {
-	const struct source_tree *t = &w->p->tree;
 	size_t i;
 
-	for (i = 0; i < t->n; i++) {
-		if (strcmp(t->file[i].path, "model_new.py") == 0)
-			continue;
-		if (write_text(w->src, t->file[i].path, t->file[i].text,
+	for (i = 0; i < t->n; i++)
+		if (strcmp(t->file[i].path, "model_new.py") != 0 &&
+		    write_text(w->src, t->file[i].path, t->file[i].text,
 			       t->file[i].len, e) < 0)
 			return -1;
-	}
-	if (w->p->extra)
-		return write_text(w->src, "all.cu", w->p->extra,
-				  strlen(w->p->extra), e);
 	return 0;
 }
 
@@ -123,7 +118,8 @@ static int lay_out(struct work *w, struct err *e)
 	for (i = 0; i < w->p->nunit; i++)
 		if (out_of(path, w, i, e) < 0 || mkdir_p(path, 0711, e) < 0)
 			return -1;
-	return write_tree(w, e);
+	return write_tree(w, &w->p->tree, e) < 0 ? -1 :
+	       write_tree(w, &w->p->made, e);
 }
 
 /* Whether the disk that we build on is full: then it is not the candidate's

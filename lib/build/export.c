@@ -120,6 +120,7 @@ static int fill(const struct rec *r, int fd, const char *dir,
 
 	if (copy_python(fd, dir, "torch/package.py", "__init__.py", e) < 0 ||
 	    copy_python(fd, dir, "torch/launch.py", "_launch.py", e) < 0 ||
+	    copy_python(fd, dir, "torch/inline.py", "_inline.py", e) < 0 ||
 	    copy(fd, dir, object, "kernels.so", OBJECT_MAX, e) < 0 ||
 	    tree_put(fd, dir, "model_new.py", model, strlen(model), e) < 0 ||
 	    (code && tree_put(fd, dir, "model.py", code, strlen(code),

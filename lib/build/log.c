@@ -220,3 +220,41 @@ int log_says_oom(const char *text, size_t len)
 			return 1;
 	return 0;
 }
+
+/* A line that the compiler made, not one that it quotes: an error, or what
+ * follows one about types and candidates. */
+static int speaks(const char *p, size_t n)
+{
+	static const char *const mark[] = {
+		"error", "types are", "candidate", "detected during"
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(mark) / sizeof(*mark); i++)
+		if (find(p, n, mark[i]) && !find(p, n, " | "))
+			return 1;
+	return 0;
+}
+
+int log_blames_torch(const char *text, size_t len)
+{
+	static const char *const name[] = {
+		"torch", "c10", "ATen", "pybind", "catorch", "at::", "py::",
+		"std::", "AT_", "TORCH_", "C10_", "Py_",
+		/* namespaces, as gcc and nvcc quote them */
+		"'at'", "'py'", "'std'", "\"at\"", "\"py\"", "\"std\""
+	};
+	const char *p = text, *end = text + len, *nl;
+	size_t n, i;
+
+	for (; p < end; p = nl + 1) {
+		nl = memchr(p, '\n', (size_t)(end - p));
+		nl = nl ? nl : end;
+		n = (size_t)(nl - p);
+		for (i = 0; speaks(p, n) && i < sizeof(name) / sizeof(*name);
+		     i++)
+			if (find(p, n, name[i]))
+				return 1;
+	}
+	return 0;
+}

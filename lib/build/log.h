@@ -35,6 +35,10 @@ void log_add(struct str *out, const char *text, size_t len);
  */
 void log_settle(struct str *s);
 
+/* Whether some error speaks of torch, pybind11 or the standard library, so that
+ * it may come from headers that lack what torch's own have. */
+int log_blames_torch(const char *text, size_t len);
+
 /* Whether the compiler says that it ran out of memory or was killed. */
 int log_says_oom(const char *text, size_t len);
 

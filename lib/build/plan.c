@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/opt.h"
 #include "build/device.h"
+#include "build/record.h"
 
 #define GIB ((int64_t)1 << 30)
 #define ALL_CU "all.cu"		/* made for the kernel form */
@@ -45,6 +46,24 @@ static int fail(struct plan *p, enum status s, const char *file,
 	return 0;
 }
 
+const char *plan_headers_name(enum plan_headers h)
+{
+	return h == HEADERS_SLIM ? "slim" : h == HEADERS_REAL ? "real" : NULL;
+}
+
+/* Whether the form binds with torch's C++ interface. */
+static int uses_torch(const struct plan *p)
+{
+	return p->form == FORM_PAPER || p->form == FORM_INLINE;
+}
+
+/* Whether anything that is compiled includes a header of this name. */
+static int includes(const struct plan *p, const char *header)
+{
+	return source_includes(&p->tree, header) ||
+	       source_includes(&p->made, header);
+}
+
 static int is_cuda_source(const char *path)
 {
 	return ends_with(path, ".cu");
@@ -76,15 +95,10 @@ static const struct {
 
 #define LIBS (sizeof(cuda_libs) / sizeof(*cuda_libs))
 
-static const char *const torch_defines[] = {
-	"-DTORCH_EXTENSION_NAME=cuda_extension",
-	"-DTORCH_API_INCLUDE_EXTENSION_H", NULL
-};
-
 /* As torch's own extension builder has them, so that what builds there
  * builds here. */
 static const char *const torch_nvcc[] = {
-	"--use_fast_math", "-D__CUDA_NO_HALF_OPERATORS__",
+	"-D__CUDA_NO_HALF_OPERATORS__",
 	"-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
 	"-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr", NULL
 };
@@ -92,12 +106,24 @@ static const char *const torch_nvcc[] = {
 static void torch_includes(struct plan *p, struct arena *a, struct args *v)
 {
 	arg(v, "-isystem");
-	arg(v, arena_printf(a, "%s/include", p->tc.torch));
-	arg(v, "-isystem");
-	arg(v, arena_printf(a, "%s/include/torch/csrc/api/include",
-			    p->tc.torch));
+	if (p->headers == HEADERS_SLIM) {
+		arg(v, p->tc.slim);
+	} else {
+		arg(v, arena_printf(a, "%s/include", p->tc.torch));
+		arg(v, "-isystem");
+		arg(v, arena_printf(a, "%s/include/torch/csrc/api/include",
+				    p->tc.torch));
+	}
 	arg(v, "-isystem");
 	arg(v, p->tc.python_include);
+}
+
+static void torch_defines(struct arena *a, const struct ext *x,
+			  struct args *v)
+{
+	arg(v, arena_printf(a, "-DTORCH_EXTENSION_NAME=%s",
+			    x ? x->name : "cuda_extension"));
+	arg(v, "-DTORCH_API_INCLUDE_EXTENSION_H");
 }
 
 /* Include paths of libraries that come with torch and not with the toolkit. */
@@ -107,7 +133,7 @@ static void lib_includes(struct plan *p, struct arena *a, struct args *v)
 	size_t i;
 
 	for (i = 0; i < LIBS; i++) {
-		if (!source_includes(&p->tree, cuda_libs[i].header) ||
+		if (!includes(p, cuda_libs[i].header) ||
 		    toolchain_cuda_header(&p->tc, cuda_libs[i].header,
 					  dir) < 0)
 			continue;
@@ -116,25 +142,33 @@ static void lib_includes(struct plan *p, struct arena *a, struct args *v)
 	}
 }
 
-/* torch's headers take C++20 in 2.11 already and need it in 2.15. */
-static const char *cxx_standard(const struct plan *p)
+/* torch's headers take C++20 in 2.11 already and need it in 2.15.  A candidate
+ * may ask for more than its headers need, not for less. */
+static const char *cxx_standard(const struct plan *p, struct arena *a,
+				const struct flags *own)
 {
-	return p->form == FORM_PAPER ? "-std=c++20" : "-std=c++17";
+	int std = p->headers == HEADERS_REAL ? 20 : 17;
+
+	if (own && own->std > std)
+		std = own->std;
+	return arena_printf(a, "-std=c++%d", std);
 }
 
-static void host_command(struct plan *p, struct arena *a, const char *path,
-			 struct args *v)
+static void host_command(struct plan *p, struct arena *a,
+			 const struct plan_unit *u, struct args *v)
 {
-	int c = ends_with(path, ".c");
+	int c = ends_with(u->source, ".c");
 
 	arg(v, c ? p->tc.cc : p->tc.cxx);
 	args_add(v, host_flags);
-	if (p->form == FORM_PAPER) {
-		arg(v, cxx_standard(p));
-		args_add(v, torch_defines);
+	if (uses_torch(p) && !c) {
+		arg(v, cxx_standard(p, a, u->ext ? &u->ext->cxx : NULL));
+		torch_defines(a, u->ext, v);
 		torch_includes(p, a, v);
 	} else {
 		arg(v, c ? "-std=gnu11" : "-std=gnu++17");
+	}
+	if (p->form != FORM_PAPER) {
 		arg(v, "-march=native");
 		arg(v, "-fopenmp");
 	}
@@ -143,16 +177,21 @@ static void host_command(struct plan *p, struct arena *a, const char *path,
 		arg(v, arena_printf(a, "%s/include", p->tc.cuda));
 		lib_includes(p, a, v);
 	}
+	if (u->ext)
+		args_add(v, u->ext->cxx.v);
+	if (p->exts.n > 1)
+		arg(v, "-fno-gnu-unique");
 }
 
-static void cuda_command(struct plan *p, struct arena *a, struct args *v)
+static void cuda_command(struct plan *p, struct arena *a,
+			 const struct plan_unit *u, struct args *v)
 {
 	const char *num = p->arch + 3;	/* after "sm_" */
 
 	arg(v, p->tc.nvcc);
 	arg(v, "-c");
 	arg(v, "-O3");
-	arg(v, cxx_standard(p));
+	arg(v, cxx_standard(p, a, u->ext ? &u->ext->nvcc : NULL));
 	arg(v, "-gencode");
 	arg(v, arena_printf(a, "arch=compute_%s,code=sm_%s", num, num));
 	arg(v, "-I.");
@@ -163,26 +202,38 @@ static void cuda_command(struct plan *p, struct arena *a, struct args *v)
 	arg(v, "-Xcompiler");
 	arg(v, "-fPIC");
 	lib_includes(p, a, v);
-	if (p->form == FORM_PAPER) {
+	if (uses_torch(p)) {
+		if (p->form == FORM_PAPER)
+			arg(v, "--use_fast_math");
 		args_add(v, torch_nvcc);
-		args_add(v, torch_defines);
+		torch_defines(a, u->ext, v);
 		torch_includes(p, a, v);
+	}
+	if (u->ext)
+		args_add(v, u->ext->nvcc.v);
+	if (p->exts.n > 1) {
+		arg(v, "-Xcompiler");
+		arg(v, "-fno-gnu-unique");
 	}
 }
 
-static int add_unit(struct plan *p, struct arena *a, const char *path)
+static int add_unit(struct plan *p, struct arena *a, const char *path,
+		    const struct ext *x)
 {
 	struct plan_unit *u = &p->unit[p->nunit];
 	struct args v = { u->argv, 0, 0 };
 
 	u->source = path;
+	u->ext = x;
 	if (is_cuda_source(path)) {
-		cuda_command(p, a, &v);
-		u->memory = p->form == FORM_PAPER ? 3 * GIB : GIB;
+		cuda_command(p, a, u, &v);
+		u->memory = GIB;
 	} else {
-		host_command(p, a, path, &v);
-		u->memory = p->form == FORM_PAPER ? 3 * GIB : GIB / 2;
+		host_command(p, a, u, &v);
+		u->memory = GIB / 2;
 	}
+	if (p->headers == HEADERS_REAL)
+		u->memory = 3 * GIB;
 	arg(&v, path);
 	arg(&v, "-o");
 	arg(&v, arena_printf(a, "../out/%zu/object.o", p->nunit));
@@ -215,6 +266,7 @@ static int kernel_command(struct plan *p, struct arena *a)
  * made here. */
 static int kernel_unit(struct plan *p, struct arena *a)
 {
+	struct source_file *f = arena_alloc(a, 1, sizeof(*f));
 	struct str s = STR_INIT;
 	size_t i;
 
@@ -222,27 +274,74 @@ static int kernel_unit(struct plan *p, struct arena *a)
 		if (is_unit(p, &p->tree.file[i]))
 			str_addf(&s, "#include \"%s\"\n",
 				 p->tree.file[i].path);
-	p->extra = arena_strdup(a, s.buf ? s.buf : "");
+	if (f) {
+		f->path = ALL_CU;
+		f->text = arena_strdup(a, s.buf ? s.buf : "");
+		f->len = s.len;
+		p->made.file = f;
+		p->made.n = 1;
+	}
 	str_release(&s);
-	return p->extra ? kernel_command(p, a) : -1;
+	return f && f->text ? kernel_command(p, a) : -1;
+}
+
+static int inline_units(struct plan *p, struct arena *a)
+{
+	size_t i, k;
+
+	for (i = 0; i < p->exts.n; i++)
+		for (k = 0; k < p->exts.v[i].n; k++)
+			if (add_unit(p, a, p->exts.v[i].path[k],
+				     &p->exts.v[i]) < 0)
+				return -1;
+	return 0;
+}
+
+static int tree_units(struct plan *p, struct arena *a)
+{
+	size_t i;
+
+	for (i = 0; i < p->tree.n; i++)
+		if (is_unit(p, &p->tree.file[i]) &&
+		    add_unit(p, a, p->tree.file[i].path, NULL) < 0)
+			return -1;
+	return 0;
 }
 
 static int make_units(struct plan *p, struct arena *a, struct err *e)
 {
+	size_t most = p->tree.n + EXT_MAX * p->exts.n + 1, i;
+
+	for (i = 0; i < p->exts.n; i++)
+		most += p->exts.v[i].n;
+	p->nunit = 0;
+	p->unit = arena_alloc(a, most, sizeof(*p->unit));
+	if (!p->unit ||
+	    (p->form == FORM_KERNEL ? kernel_unit(p, a) :
+	     p->form == FORM_INLINE ? inline_units(p, a) :
+	     tree_units(p, a)) < 0)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return 0;
+}
+
+/* Libraries that a candidate names.  The CPU has none of CUDA's. */
+static int own_libs(struct plan *p, struct arena *a, const struct flags *own,
+		    struct args *v, struct err *e)
+{
+	char path[CA_PATH_MAX];
 	size_t i;
 
-	p->unit = arena_alloc(a, p->tree.n + 1, sizeof(*p->unit));
-	if (!p->unit)
-		return err_set(e, CA_SOFTWARE, "out of memory");
-	if (p->form == FORM_KERNEL) {
-		if (kernel_unit(p, a) < 0)
-			return err_set(e, CA_SOFTWARE, "out of memory");
-		return 0;
+	for (i = 0; i < own->n; i++) {
+		if (strcmp(own->v[i], "openblas") == 0) {
+			arg(v, "-lopenblas");
+			continue;
+		}
+		if (!p->cuda)
+			continue;
+		if (toolchain_cuda_lib(&p->tc, own->v[i], path, e) < 0)
+			return -1;
+		arg(v, arena_strdup(a, path));
 	}
-	for (i = 0; i < p->tree.n; i++)
-		if (is_unit(p, &p->tree.file[i]) &&
-		    add_unit(p, a, p->tree.file[i].path) < 0)
-			return err_set(e, CA_SOFTWARE, "out of memory");
 	return 0;
 }
 
@@ -253,16 +352,19 @@ static int link_libs(struct plan *p, struct arena *a, struct args *v,
 	char path[CA_PATH_MAX];
 	size_t i;
 
-	if (source_includes(&p->tree, "cblas.h"))
+	if (includes(p, "cblas.h"))
 		arg(v, "-lopenblas");
 	for (i = 0; p->cuda && i < LIBS; i++) {
-		if (!source_includes(&p->tree, cuda_libs[i].header))
+		if (!includes(p, cuda_libs[i].header))
 			continue;
 		if (toolchain_cuda_lib(&p->tc, cuda_libs[i].lib, path, e) < 0)
 			return -1;
 		arg(v, arena_strdup(a, path));
 	}
-	if (p->cuda && source_includes(&p->tree, "cuda.h") &&
+	for (i = 0; i < p->exts.n; i++)
+		if (own_libs(p, a, &p->exts.v[i].libs, v, e) < 0)
+			return -1;
+	if (p->cuda && includes(p, "cuda.h") &&
 	    toolchain_cuda_lib(&p->tc, "cuda", path, NULL) == 0)
 		arg(v, arena_strdup(a, path));
 	return 0;
@@ -271,12 +373,57 @@ static int link_libs(struct plan *p, struct arena *a, struct args *v,
 static void link_torch(struct plan *p, struct arena *a, struct args *v)
 {
 	static const char *const libs[] = {
-		"-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda",
-		"-ltorch", "-ltorch_python", "-lcudart", NULL
+		"-ltorch_cpu", "-ltorch", "-lc10", "-ltorch_python", NULL
+	};
+	static const char *const cuda[] = {
+		"-ltorch_cuda", "-lc10_cuda", "-lcudart", NULL
 	};
 
 	arg(v, arena_printf(a, "-L%s/lib", p->tc.torch));
 	args_add(v, libs);
+	if (p->cuda)
+		args_add(v, cuda);
+}
+
+/*
+ * Several extensions in one object may define the same names: the objects of
+ * each are put together first, and all but its entry becomes local (which
+ * unique symbols cannot, hence -fno-gnu-unique).  The shell runs with the
+ * command of the link as its arguments.
+ */
+static const char *join_script(struct plan *p, struct arena *a)
+{
+	struct str s = STR_INIT;
+	const char *text;
+	size_t i, k;
+
+	for (i = 0; i < p->exts.n; i++) {
+		const char *name = p->exts.v[i].name;
+
+		str_addf(&s, "\"$1\" -r -nostdlib -Wl,--force-group-allocation "
+			 "-o ../out/link/%zu.o", i);
+		for (k = 0; k < p->nunit; k++)
+			if (p->unit[k].ext == &p->exts.v[i])
+				str_addf(&s, " ../obj/%zu.o", k);
+		str_addf(&s, " && objcopy --keep-global-symbol=PyInit_%s "
+			 "../out/link/%zu.o && ", name, i);
+	}
+	str_adds(&s, "exec \"$@\"");
+	text = s.failed ? NULL : arena_strdup(a, s.buf);
+	str_release(&s);
+	return text;
+}
+
+static void link_inputs(struct plan *p, struct arena *a, struct args *v)
+{
+	size_t i;
+
+	if (p->exts.n > 1)
+		for (i = 0; i < p->exts.n; i++)
+			arg(v, arena_printf(a, "../out/link/%zu.o", i));
+	else
+		for (i = 0; i < p->nunit; i++)
+			arg(v, arena_printf(a, "../obj/%zu.o", i));
 }
 
 static int make_link(struct plan *p, struct arena *a, struct err *e)
@@ -284,28 +431,32 @@ static int make_link(struct plan *p, struct arena *a, struct err *e)
 	static const char *const cudart[] = { "-lcudart_static", "-lrt",
 					      "-ldl", "-lpthread", NULL };
 	struct args v = { p->link, 0, 0 };
-	size_t i;
 
 	if (p->form == FORM_KERNEL)
 		return 0;
+	if (p->exts.n > 1) {
+		arg(&v, "/bin/sh");
+		arg(&v, "-c");
+		arg(&v, join_script(p, a));
+		arg(&v, "link");
+	}
 	arg(&v, p->tc.cxx);
 	arg(&v, "-shared");
 	arg(&v, "-o");
 	arg(&v, "../out/link/object.so");
-	for (i = 0; i < p->nunit; i++)
-		arg(&v, arena_printf(a, "../obj/%zu.o", i));
+	link_inputs(p, a, &v);
 	arg(&v, "-Wl,--as-needed");
-	if (p->form != FORM_PAPER) {
+	if (p->form != FORM_PAPER)
 		arg(&v, "-fopenmp");
+	if (!uses_torch(p))
 		arg(&v, "-Wl,-z,defs");
-	}
 	if (p->cuda) {
 		arg(&v, arena_printf(a, "-L%s/lib64", p->tc.cuda));
 		arg(&v, arena_printf(a, "-L%s/lib", p->tc.cuda));
 	}
 	if (link_libs(p, a, &v, e) < 0)
 		return -1;
-	if (p->form == FORM_PAPER)
+	if (uses_torch(p))
 		link_torch(p, a, &v);
 	else if (p->cuda)
 		args_add(&v, cudart);
@@ -323,6 +474,18 @@ static void add_argv(struct hash *h, const char *const *v)
 	hash_part(h, "", 0);
 }
 
+static void hash_files(struct hash *h, const struct source_tree *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->n; i++) {
+		if (strcmp(t->file[i].path, "model_new.py") == 0)
+			continue;
+		hash_part(h, t->file[i].path, strlen(t->file[i].path));
+		hash_part(h, t->file[i].text, t->file[i].len);
+	}
+}
+
 static int make_key(struct plan *p, struct err *e)
 {
 	struct hash *h = hash_new();
@@ -338,14 +501,11 @@ static int make_key(struct plan *p, struct err *e)
 	for (i = 0; i < p->nunit; i++)
 		add_argv(h, p->unit[i].argv);
 	add_argv(h, p->link);
-	for (i = 0; i < p->tree.n; i++) {
-		const struct source_file *f = &p->tree.file[i];
-
-		if (strcmp(f->path, "model_new.py") == 0)
-			continue;
-		hash_part(h, f->path, strlen(f->path));
-		hash_part(h, f->text, f->len);
-	}
+	/* The requests name what the object is for. */
+	for (i = 0; i < p->exts.n; i++)
+		hash_part(h, p->exts.v[i].request, HASH_HEX - 1);
+	hash_files(h, &p->tree);
+	hash_files(h, &p->made);
 	hash_end(h, sum);
 	hex(sum, sizeof(sum), p->key);
 	return 0;
@@ -386,6 +546,8 @@ static void make_ro(struct plan *p, struct arena *a)
 	add_ro(p, p->tc.cuda);
 	add_ro(p, p->tc.torch);
 	add_ro(p, p->tc.python_include);
+	if (p->headers == HEADERS_SLIM)
+		add_ro(p, p->tc.slim);
 	if (p->cuda && *p->tc.torch) {
 		const char *n = arena_printf(a, "%.*s/nvidia",
 			(int)(strrchr(p->tc.torch, '/') - p->tc.torch),
@@ -411,15 +573,15 @@ static int has_kernels(const struct plan *p, int cuda_only)
 /* What the candidate lacks, before any compiler is looked for. */
 static int check_sources(struct plan *p)
 {
+	if (!p->tree.n && p->empty)
+		return fail(p, ST_NO_SOURCE, NULL, "there is no candidate");
 	if (!p->tree.n)
 		return fail(p, ST_BAD_RECORD, NULL,
 			    "the record has no usable files");
 	if (!source_find(&p->tree, "model_new.py"))
 		return fail(p, ST_NO_SOURCE, NULL, "no model_new.py");
 	if (p->form == FORM_INLINE)
-		return fail(p, ST_COMPILE_ERROR, "model_new.py",
-			    "this version does not build load_inline and load "
-			    "(form 'inline'); put the sources in kernels/");
+		return 0;
 	if (p->form == FORM_PAPER && !p->cuda)
 		return fail(p, ST_COMPILE_ERROR, NULL, "binding files (form "
 			    "'paper') are built for --device cuda only");
@@ -434,7 +596,7 @@ static int uses_cuda_libs(const struct plan *p)
 	size_t i;
 
 	for (i = 0; i < LIBS; i++)
-		if (source_includes(&p->tree, cuda_libs[i].header))
+		if (includes(p, cuda_libs[i].header))
 			return 1;
 	return 0;
 }
@@ -447,7 +609,7 @@ static int make_commands(struct plan *p, struct arena *a, struct err *e)
 		need = TOOLCHAIN_NVRTC;
 	else if (p->cuda)
 		need |= TOOLCHAIN_CUDA;
-	if (p->form == FORM_PAPER)
+	if (uses_torch(p))
 		need |= TOOLCHAIN_TORCH;
 	else if (p->form == FORM_LIGHT && p->cuda && uses_cuda_libs(p))
 		need |= TOOLCHAIN_WHEELS;
@@ -465,26 +627,123 @@ static int make_commands(struct plan *p, struct arena *a, struct err *e)
 	return make_key(p, e);
 }
 
-int plan_make(const struct rec *r, int cuda, const char *arch,
+int plan_real(struct plan *p, struct arena *a, struct err *e)
+{
+	p->headers = HEADERS_REAL;
+	memset(p->ro, 0, sizeof(p->ro));
+	return make_commands(p, a, e);
+}
+
+static const char *first_line_from_end(const char *text)
+{
+	size_t n = strlen(text);
+	const char *s = text + n;
+
+	while (s > text && s[-1] == '\n')
+		s--;
+	while (s > text && s[-1] != '\n')
+		s--;
+	return s;
+}
+
+/* What a dry run without a request comes to. */
+static int no_request(struct plan *p, struct arena *a, const char *error)
+{
+	const char *why;
+
+	if (!error)
+		return fail(p, ST_NO_SOURCE, "model_new.py", "a dry run of "
+			    "the model calls neither load_inline nor load");
+	why = first_line_from_end(error);
+	return fail(p, ST_NO_SOURCE, "model_new.py", arena_printf(a,
+		    "a dry run of the model ends before it calls load_inline "
+		    "or load: %.*s", (int)strcspn(why, "\n"), why));
+}
+
+static int cuda_on_cpu(const struct plan *p)
+{
+	size_t i, k;
+
+	for (i = 0; i < p->exts.n; i++)
+		for (k = 0; k < p->exts.v[i].n; k++)
+			if (is_cuda_source(p->exts.v[i].path[k]))
+				return !p->cuda;
+	return 0;
+}
+
+static int take_said(struct plan *p, struct arena *a, const struct json *said,
+		     struct err *e)
+{
+	const char *refused = json_get_str(said, "refused", NULL), *why;
+	int rc;
+
+	if (refused)
+		return fail(p, ST_COMPILE_ERROR, "model_new.py",
+			    arena_strdup(a, refused));
+	rc = inline_read(said, &p->tree, a, &p->exts, &why, e);
+	if (rc < 0)
+		return -1;
+	if (rc > 0)
+		return fail(p, ST_COMPILE_ERROR, "model_new.py", why);
+	if (!p->exts.n)
+		return no_request(p, a, json_get_str(said, "error", NULL));
+	if (cuda_on_cpu(p))
+		return fail(p, ST_NO_SOURCE, "model_new.py", "the extensions "
+			    "have CUDA sources; use --device cuda");
+	p->made = p->exts.made;
+	return 0;
+}
+
+/* Finds the extensions of an inline candidate. */
+static int dry_run(const struct rec *r, const struct plan_opts *o,
+		   struct arena *a, struct plan *p, struct err *e)
+{
+	struct record_job j = {
+		.task = json_get_str(rec_get(r, "task"), "code", ""),
+		.code = source_find(&p->tree, "model_new.py")->text,
+		.cuda = p->cuda, .arch = p->arch, .no_jail = o->no_jail,
+		.seconds = o->seconds,
+	};
+	struct recorded got;
+	int rc;
+
+	if (record_run(&j, &got, e) < 0)
+		return -1;
+	if (got.said)
+		rc = take_said(p, a, got.said, e);
+	else
+		rc = fail(p, got.timed_out ? ST_BUILD_TIMEOUT :
+			  ST_COMPILE_ERROR, "model_new.py",
+			  arena_strdup(a, got.text));
+	json_free(got.said);
+	return rc;
+}
+
+int plan_make(const struct rec *r, const struct plan_opts *o,
 	      struct arena *a, struct plan *p, struct err *e)
 {
 	struct err bad = ERR_INIT;
 
 	memset(p, 0, sizeof(*p));
-	p->cuda = cuda;
-	p->arch = !cuda ? "native" : arch ? arch : "sm_90a";
-	if (cuda && device_check_arch(p->arch, e) < 0)
+	p->cuda = o->cuda;
+	p->arch = !o->cuda ? "native" : o->arch ? o->arch : "sm_90a";
+	if (o->cuda && device_check_arch(p->arch, e) < 0)
 		return -1;
 	if (source_read(r, a, &p->tree, &bad) < 0) {
 		if (bad.code == CA_SOFTWARE)
 			return err_set(e, bad.code, "%s", bad.msg);
 		return fail(p, ST_BAD_RECORD, NULL, arena_strdup(a, bad.msg));
 	}
+	p->empty = json_len(rec_get(r, "files")) == 0;
 	if (decl_scan(&p->tree, a, &p->decls, e) < 0 ||
 	    launch_find(&p->decls, a, &p->launchers, e) < 0)
 		return -1;
-	p->form = form_detect(&p->tree, &p->decls, &p->launchers, cuda);
+	p->form = form_detect(&p->tree, &p->decls, &p->launchers, p->cuda);
+	p->headers = uses_torch(p) ? HEADERS_SLIM : HEADERS_NONE;
 	if (check_sources(p) < 0)
+		return -1;
+	if (p->status == ST_OK && p->form == FORM_INLINE &&
+	    dry_run(r, o, a, p, e) < 0)
 		return -1;
 	return p->status == ST_OK ? make_commands(p, a, e) : 0;
 }

@@ -69,6 +69,11 @@ static int by_path(const void *a, const void *b)
 		      ((const struct source_file *)b)->path);
 }
 
+void source_sort(struct source_tree *t)
+{
+	qsort(t->file, t->n, sizeof(*t->file), by_path);
+}
+
 const struct source_file *source_find(const struct source_tree *t,
 				      const char *path)
 {
@@ -187,7 +192,7 @@ int source_read(const struct rec *r, struct arena *a, struct source_tree *t,
 				       "more than %d source files",
 				       SOURCE_MAX_FILES);
 	}
-	qsort(t->file, t->n, sizeof(*t->file), by_path);
+	source_sort(t);
 	if (mark_included(a, t) < 0)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return 0;

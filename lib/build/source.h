@@ -48,6 +48,8 @@ int source_compiled(const char *path);
 int source_read(const struct rec *r, struct arena *a, struct source_tree *t,
 		struct err *e);
 
+void source_sort(struct source_tree *t);
+
 const struct source_file *source_find(const struct source_tree *t,
 				      const char *path);
 

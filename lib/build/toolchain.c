@@ -17,6 +17,7 @@
 #include "base/child.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "build/slim.h"
 
 #define NEEDS 32
 #define CHILD_MAX ((size_t)4 << 20)
@@ -246,16 +247,16 @@ out:
 
 static int find_headers(struct toolchain *t, struct hash *h, struct err *e)
 {
-	char file[CA_PATH_MAX];
+	char file[CA_PATH_MAX], slim[HASH_HEX];
 	struct str ver = STR_INIT;
 	int rc = -1;
 
-	if (find_torch(t, e) < 0)
+	if (find_torch(t, e) < 0 || slim_find(t->slim, slim, e) < 0)
 		goto out;
 	if (put(file, t->python_include, "Python.h") < 0 ||
 	    access(file, R_OK) < 0) {
-		err_set(e, CA_UNAVAILABLE, "no '%s/Python.h': the paper form "
-			"needs Python's headers (python3-dev)",
+		err_set(e, CA_UNAVAILABLE, "no '%s/Python.h': the paper and "
+			"inline forms need Python's headers (python3-dev)",
 			t->python_include);
 		goto out;
 	}
@@ -265,6 +266,7 @@ static int find_headers(struct toolchain *t, struct hash *h, struct err *e)
 	hash_part(h, t->torch, strlen(t->torch));
 	hash_part(h, t->python_include, strlen(t->python_include));
 	hash_part(h, ver.buf, ver.len);
+	hash_part(h, slim, strlen(slim));
 	rc = 0;
 out:
 	str_release(&ver);

@@ -15,6 +15,7 @@ struct toolchain {
 	char cuda[CA_PATH_MAX];		/* its toolkit: bin/nvcc, include */
 	char torch[CA_PATH_MAX];	/* .../site-packages/torch */
 	char python_include[CA_PATH_MAX];
+	char slim[CA_PATH_MAX];		/* our headers in place of torch's */
 	char nvrtc[CA_PATH_MAX];	/* libnvrtc.so.N */
 	char nvrtc_child[CA_PATH_MAX];	/* the program that runs it, where a
 					 * jail can read it */

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -17,19 +16,6 @@
 
 #define DESC_BYTES ((size_t)8 << 20)
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
-
-int memfd_of(const void *p, size_t len, struct err *e)
-{
-	int fd = memfd_create("cuda-agent-text", MFD_CLOEXEC);
-
-	if (fd < 0)
-		return err_sys(e, CA_UNAVAILABLE, "cannot make a memfd");
-	if (write_full(fd, p, len, e)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
 
 /* Sends one request and waits; the judge's own trouble is a fault, the
  * task's is invalid_reference. */

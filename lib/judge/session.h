@@ -156,7 +156,4 @@ int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 void map_request(struct str *req, const char *const *names,
 		 struct mem *const *mems, size_t n, int *fds);
 
-/* A descriptor of a memfd that holds these bytes, or -1. */
-int memfd_of(const void *p, size_t len, struct err *e);
-
 #endif

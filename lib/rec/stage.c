@@ -117,12 +117,17 @@ static void slot_clear(struct slot *t)
 static void prepare_line(struct stage *s, struct slot *t, const char *file,
 			 uint64_t lineno, const char *line, size_t len)
 {
-	struct err e = ERR_INIT;
+	struct err e = ERR_INIT, own = ERR_INIT;
 	size_t at = 1;
 
 	if (rec_open(&t->rec, line, len, &at, &e)) {
-		answer_bad(s, t, file, lineno, at, &e);
-		return;
+		rec_reset(&t->rec);
+		if (!s->ops->adopt || s->ops->adopt(s->ops->ctx, line, len,
+						    &t->rec, &own)) {
+			answer_bad(s, t, file, lineno, at,
+				   own.code ? &own : &e);
+			return;
+		}
 	}
 	t->rec.lineno = lineno;
 	classify(s, t);
@@ -447,11 +452,35 @@ static void read_directory(struct stage *s, const char *path)
 	slot_give(s, t);
 }
 
+/* An operand that the tool opens itself. */
+static void read_opened(struct stage *s, const char *path)
+{
+	const char *name = strcmp(path, "-") ? path : "stdin";
+	struct err e = ERR_INIT;
+	int fd = s->ops->open(s->ops->ctx, path, &e);
+
+	if (fd < 0) {
+		if (e.code == CA_NOINPUT)
+			s->open_code = CA_NOINPUT;
+		else if (!s->read_err.code)
+			s->read_err = e;
+		if (e.code == CA_NOINPUT)
+			complain("%s", e.msg);
+		return;
+	}
+	read_lines(s, fd, name);
+	close(fd);
+}
+
 static void read_operand(struct stage *s, const char *path)
 {
 	struct stat st;
 	int fd;
 
+	if (s->ops->open) {
+		read_opened(s, path);
+		return;
+	}
 	if (strcmp(path, "-") == 0) {
 		read_lines(s, STDIN_FILENO, "stdin");
 		return;
@@ -496,9 +525,9 @@ static void read_all(struct stage *s, int argc, char **argv, int first)
 {
 	int i;
 
-	s->total = total_size(argc, argv, first);
+	s->total = s->ops->open ? 0 : total_size(argc, argv, first);
 	if (first == argc)
-		read_lines(s, STDIN_FILENO, "stdin");
+		read_operand(s, "-");
 	for (i = first; i < argc && s->left && !s->stop && !sig_caught(); i++) {
 		if (!s->total)
 			s->share = (double)(i - first + 1) / (argc - first);

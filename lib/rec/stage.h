@@ -24,6 +24,13 @@ struct stage_ops {
 	 * directories are refused. */
 	int (*directory)(void *ctx, const char *path, struct rec *r,
 			 struct err *e);
+	/* Opens an operand for reading lines; NULL: what it names is read as
+	 * it is. */
+	int (*open)(void *ctx, const char *path, struct err *e);
+	/* Makes a record of a line that is none (0), or -1: then e, if set,
+	 * says what is wrong with it.  NULL: such lines are bad. */
+	int (*adopt)(void *ctx, const char *line, size_t len, struct rec *r,
+		     struct err *e);
 	/* Whether this kind is for us; others pass through and are counted
 	 * under -v.  NULL: all kinds. */
 	int (*wants)(void *ctx, enum rec_kind k);

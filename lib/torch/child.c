@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -17,6 +18,19 @@
 
 #define END_SECONDS 1		/* to end by itself, or after a kill */
 #define REPORT_SECONDS 10
+
+int memfd_of(const void *p, size_t len, struct err *e)
+{
+	int fd = memfd_create("cuda-agent-text", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, CA_UNAVAILABLE, "cannot make a memfd");
+	if (write_full(fd, p, len, e)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
 
 int torch_send(struct torch_child *c, const char *json, size_t len,
 	       const int *fds, size_t nfds, struct err *e)

@@ -3,6 +3,13 @@
 from catorch import calib, oracle, task, worker
 from catorch import cuda as _  # noqa: F401  in a jail its file may be hidden
 
+
+def recorder(*args):
+    """Imported by Env.prepare, since no other role needs it."""
+    from catorch import record
+    return record.Recorder(*args)
+
+
 ROLES = {
     "worker": worker.Worker,
     "eager": worker.Eager,
@@ -10,4 +17,5 @@ ROLES = {
     "oracle": oracle.Oracle,
     "task": task.Task,
     "calib": calib.Calib,
+    "record": recorder,
 }

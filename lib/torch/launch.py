@@ -225,7 +225,7 @@ def paper(path):
 
 def make(form, path, launchers, device):
     """The module for an object of that form."""
-    if form in ("paper", "inline"):
+    if form == "paper":
         return paper(path)
     module = types.ModuleType("cuda_extension")
     if form == "kernel" and device.type == "cuda":

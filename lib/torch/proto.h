@@ -32,7 +32,8 @@
  * Roles: `worker` (candidate), `eager`, `compile` (baselines: model.py under
  * the same shim), `oracle` (model.py; makes inputs, state and expected
  * values), `task` (an oracle that ca-filter asks for more, see task.py),
- * `calib` (trusted: measures the bracket's own cost).
+ * `calib` (trusted: measures the bracket's own cost), `record` (the dry run of
+ * a candidate that builds its own kernels; lib/build/record.c).
  *
  * Requests, in the order in which they come:
  *   {"op":"jail"}         tells whether namespaces and uid were left behind;
@@ -74,6 +75,9 @@
  * Any of these with "own_state":true: the model trains, keeps what its
  *   constructor drew under "seed", and `state` is empty.
  * load for calib: {"op":"load","input_bytes":N,"result_bytes":[N,…]}
+ * load for record: {"op":"load","task":0,"code":1,"target":"cuda",
+ *   "capability":[9,0],"threads":1}; it answers with {"requests":[…],
+ *   "refused":text|null,"error":text|null} in `desc`.
  *
  * expect answers END_POOL, with the leaves filled in as they would be, while
  * no region `expect` is mapped or it is too small, so that the judge can

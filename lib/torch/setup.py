@@ -145,6 +145,9 @@ class Env:
     def prepare(self, role, device=None):
         """Before a child of this role on a device; unless told, on what the tools take
         when they are not told.  Whether there was something to do."""
+        if role == "record" and "catorch.record" not in sys.modules:
+            from catorch import record  # noqa: F401
+            return True
         kind = (device or ("cuda" if cuda_here() else "cpu")).partition(":")[0]
         if role != "compile" or kind in self.ready:
             return False

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from catorch import launch, nodes, proto, state, table
+from catorch import inline, launch, nodes, proto, state, table
 from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
 from catorch.shim import Child, Fail, failing, load_module, need, read_fd
 
@@ -104,6 +104,7 @@ class Worker(Runner):
     class_name = "ModelNew"
 
     object = None
+    built = None
 
     def begin(self, req, foreign=True):
         if req.get("object") is not None:
@@ -111,9 +112,27 @@ class Worker(Runner):
         super().begin(req, foreign)
 
     def prepare(self, req):
-        if self.object is not None:
-            failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, req.get("form", "light"),
-                    self.object, req.get("launchers") or [], self.device)
+        form = req.get("form", "light")
+        if self.object is None or form == "inline":
+            self.built = inline.Built(f"/proc/self/fd/{self.object}", req.get("launchers") or [])
+            inline.install(self.built.take, inline.settle_down(), self.built.note)
+        else:
+            failing(proto.END_SYNTAX, PHASE_LOAD, launch.install, form, self.object,
+                    req.get("launchers") or [], self.device)
+
+    def check_built(self, end, phase):
+        """A candidate that asks for what was not built has failed, though it may go on."""
+        if self.built is not None and self.built.failed is not None:
+            raise Fail(end, phase, str(self.built.failed))
+
+    def finish(self, model, req):
+        self.check_built(END_CONSTRUCT, PHASE_CONSTRUCT)
+        return model
+
+    def call(self, args, which, idle):
+        result = super().call(args, which, idle)
+        self.check_built(proto.END_RAISED, proto.PHASE_FORWARD)
+        return result
 
 
 class Baseline(Runner):

@@ -36,7 +36,7 @@ c() {
 	sources \( -name '*.c' -o -name '*.h' \)
 }
 c | width 80
-sources \( -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \
+sources \( -name '*.cu' -o -name '*.cuh' -o -name '*.[ch]pp' \
 	-o -name '*.py'  -o -name '*.sh' \) | width 100
 c | rule 'indent with tabs' '^ {8}'
 c | rule 'space before tab' " $tab"
@@ -54,7 +54,7 @@ sources \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.py' \
 	-o -name '*.sh' -o -name '*.bats' \) |
 	rule 'blank at end of line' "[ $tab]\$"
 sources \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' -o -name '*.cu' \
-	-o -name '*.cpp' -o -name '*.bats' \) |
+	-o -name '*.[ch]pp' -o -name '*.bats' \) |
 	while read -r file; do
 		head -n 5 "$file" | grep -q 'SPDX-License-Identifier' ||
 			echo "$file: no SPDX line" >>"$bad"

@@ -12,4 +12,21 @@ for header in lib/*/*.h; do
 		bad=1
 	}
 done
+# Those that stand in for torch's, where what they build on is there.
+cuda=${CUDA_HOME:-/usr/local/cuda}/include
+python=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+for header in lib/torch/slim/catorch/*.hpp; do
+	name=${header#lib/torch/slim/}
+	case $name in
+	*/methods.hpp) continue ;;	# the inside of a class
+	*/cuda.hpp | */blas.hpp) [ -e "$cuda/cuda_runtime_api.h" ] || continue ;;
+	*) [ -e "$python/Python.h" ] || continue ;;
+	esac
+	echo "#include <$name>" | ${CXX:-g++} -std=c++17 -Wall -Wextra -Werror \
+		-Wno-init-list-lifetime -isystem "$cuda" -isystem "$python" \
+		-Ilib/torch/slim -fsyntax-only -x c++ - || {
+		echo "$header does not compile alone"
+		bad=1
+	}
+done
 exit $bad

@@ -156,17 +156,21 @@ END
 	"$bin/ca-workdir" export --device cpu axpby_pkg "$workdirs/cpu/axpby"
 	"$bin/ca-compile" --device cpu "$workdirs/cpu/argmax" >in
 	"$bin/ca-workdir" export --device cpu argmax_pkg <in
+	"$bin/ca-workdir" export --device cpu inline_pkg "$workdirs/cpu/axpby-inline"
 	mkdir elsewhere
-	mv axpby_pkg argmax_pkg elsewhere
+	mv axpby_pkg argmax_pkg inline_pkg elsewhere
 	cd elsewhere
 	env -u CA_CACHE -u CA_LIBDIR "${CA_PYTHON:-python3}" -B - <<-'END'
 		import sys
 		sys.modules["cuda_extension"] = before = object()
-		import axpby_pkg, argmax_pkg, torch
+		import axpby_pkg, argmax_pkg, inline_pkg, torch
 		assert sys.modules["cuda_extension"] is before
 		a, b = torch.randn(1000), torch.randn(1000)
 		got = axpby_pkg.ModelNew(2.0, beta=3.0)(a, b)
 		assert torch.allclose(got, 2 * a + 3 * b)
+		assert torch.equal(inline_pkg.ModelNew(2.0, beta=3.0)(a, b), got)
+		from torch.utils.cpp_extension import CUDAExtension, load_inline
+		assert load_inline.__module__ == "torch.utils.cpp_extension"
 		x = torch.randn(7, 4096)
 		assert torch.equal(argmax_pkg.ModelNew()(x), x.argmax(-1))
 		try:
