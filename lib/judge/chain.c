@@ -139,8 +139,23 @@ int chain_same_common(struct judge *j, const char *version,
 
 void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 {
-	if (!j->o.no_prov)
-		rec_write_prov(w, began);
+	static const char *const name[SPENT_N] = {
+		"lease", "host", "oracle", "start", "candidate", "eager",
+		"compile", "calibration",
+	};
+
+	if (j->o.no_prov)
+		return;
+	rec_begin_prov(w, began);
+	jw_key(w, "waited");
+	jw_obj(w);
+	for (int i = 0; i < SPENT_N; i++)
+		if (j->spent[i] >= 500000)
+			jw_knum(w, name[i],
+				(double)((j->spent[i] + 500000) / 1000000) /
+				1e3);
+	jw_end_obj(w);
+	jw_end_obj(w);
 }
 
 /* After a fault: gives up a host that died and brings the device back. */

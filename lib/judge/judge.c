@@ -112,9 +112,18 @@ static double copy_rate(struct device *d, size_t bytes)
 	return best ? 2e9 * (double)bytes / (double)best : -1;
 }
 
+void spent(struct judge *j, enum spent what, int64_t began)
+{
+	j->spent[what] += now_ns() - began;
+}
+
 int judge_lease(struct judge *j, int exclusive, struct err *e)
 {
-	return device_lease(j->dev, exclusive, j->o.lease_s, PATIENCE_S, e);
+	int64_t began = now_ns();
+	int rc = device_lease(j->dev, exclusive, j->o.lease_s, PATIENCE_S, e);
+
+	spent(j, SPENT_LEASE, began);
+	return rc;
 }
 
 double judge_copy_rate(struct judge *j)

@@ -24,11 +24,13 @@ static int ask(struct judge *j, struct oracle *o, struct str *req,
 {
 	struct err e = ERR_INIT;
 	enum torch_wait w = WAIT_GONE;
+	int64_t began = now_ns();
 
 	if (req->failed)
 		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
 	if (!torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
 		w = torch_recv(&o->c, m, deadline_in(j->o.task_s));
+	spent(j, SPENT_ORACLE, began);
 	if (w == WAIT_OK)
 		return 0;
 	if (w == WAIT_TIMEOUT)

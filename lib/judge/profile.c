@@ -413,6 +413,7 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 	 * which would leave `verify` with the mac of another `build`. */
 	if (judge_verify(j, r, e) || rec_refresh(r, e))
 		return -1;
+	memset(j->spent, 0, sizeof(j->spent));
 	if (judge_status(r, "verify") == ST_BAD_RECORD)
 		return rec_drop(r, "profile");
 	if (chain_subject(j, r, &s, e))
@@ -506,6 +507,7 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 		rc = err_set(e, CA_DATAERR, "the record holds no model.py");
 		goto out;
 	}
+	memset(j->spent, 0, sizeof(j->spent));
 	if (judge_lease(j, 1, e))
 		goto out;
 	memset(&s, 0, sizeof(s));

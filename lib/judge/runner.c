@@ -50,11 +50,15 @@ const char *phase_name(uint32_t phase)
 int host_ready(struct judge *j, struct fail *f)
 {
 	struct err e = ERR_INIT;
+	int64_t began = now_ns();
+	int rc;
 
 	j->no_torch = 0;
 	if (!j->host)
 		j->host = torch_start(NULL, strcmp(j->jail, "none"), &e);
-	if (j->host && !torch_ready(j->host, HOST_SECONDS, &e)) {
+	rc = j->host ? torch_ready(j->host, HOST_SECONDS, &e) : -1;
+	spent(j, SPENT_HOST, began);
+	if (!rc) {
 		j->dev->host = torch_pid(j->host);
 		return 0;
 	}
@@ -431,12 +435,15 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
 {
+	int64_t began = now_ns();
+	int rc;
+
 	runner_clear(r, p->role);
 	r->fine = p->fine;
 	r->tabled = p->table;
-	if (begin(j, o, r, p, f))
-		return -1;
-	return load(j, o, r, p, f);
+	rc = begin(j, o, r, p, f) || load(j, o, r, p, f) ? -1 : 0;
+	spent(j, SPENT_START, began);
+	return rc;
 }
 
 int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
@@ -444,6 +451,7 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 {
 	struct extent ext[CA_LEAVES];
 	struct str req = STR_INIT;
+	int64_t began = now_ns();
 	struct jw w;
 	int rc;
 
@@ -464,6 +472,7 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 	jw_end_arr(&w);
 	jw_end_obj(&w);
 	rc = request(j, r, &req, NULL, 0, PHASE_LOAD, j->o.load_s, f);
+	spent(j, SPENT_START, began);
 	str_release(&req);
 	return rc;
 }
@@ -554,9 +563,17 @@ int runner_table(struct judge *j, struct runner *r, int iterations,
 			"cannot be read: %s", r->role, e.msg);
 }
 
+static enum spent spent_on(const struct runner *r)
+{
+	return !strcmp(r->role, "worker") ? SPENT_CANDIDATE :
+	       !strcmp(r->role, "eager") ? SPENT_EAGER :
+	       !strcmp(r->role, "compile") ? SPENT_COMPILE : SPENT_CALIB;
+}
+
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	      struct bracket_result *res, struct fail *f)
 {
+	int64_t began = now_ns();
 	double limit = b->go.flags & GO_FIRST ? j->o.first_s : j->o.call_s;
 	struct bracket with = *b;
 	struct err e = ERR_INIT;
@@ -564,6 +581,7 @@ int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 
 	with.deadline = deadline_in(limit);
 	rc = j->dev->ops->bracket(j->dev, r, &with, res, &e);
+	spent(j, spent_on(r), began);
 	r->brackets++;
 	if (rc)
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);

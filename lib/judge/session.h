@@ -14,6 +14,11 @@
 
 #define RUNNER_MEMS 5		/* in[2], slots, params, pool */
 
+/* What the judge waits for; the rest of its time is its own. */
+enum spent { SPENT_LEASE, SPENT_HOST, SPENT_ORACLE, SPENT_START,
+	     SPENT_CANDIDATE, SPENT_EAGER, SPENT_COMPILE, SPENT_CALIB,
+	     SPENT_N };
+
 struct judge {
 	struct judge_opts o;
 	struct device *dev;
@@ -25,6 +30,7 @@ struct judge {
 	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
+	int64_t spent[SPENT_N];	/* ns, since the record was begun */
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all */
@@ -45,6 +51,9 @@ struct fail {
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...) CA_PRINTF(4, 5);
 const char *phase_name(uint32_t phase);		/* "load", …; "" for 0 */
+
+/* Counts the time since `began` to `what`. */
+void spent(struct judge *j, enum spent what, int64_t began);
 
 /* The lease of the device, for as long as --lease-timeout says. */
 int judge_lease(struct judge *j, int exclusive, struct err *e);

@@ -309,6 +309,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 	struct jw w;
 	int rc = -1;
 
+	memset(j->spent, 0, sizeof(j->spent));
 	if (chain_subject(j, r, &s, e))
 		return e->code == CA_DATAERR ? bad_record(j, r, e) : -1;
 	build = chain_build(j, r, &s, e);

@@ -369,7 +369,7 @@ int candidate_id(const char *task, const struct json *files,
 	return 0;
 }
 
-void rec_write_prov(struct jw *w, int64_t began)
+void rec_begin_prov(struct jw *w, int64_t began)
 {
 	time_t now = time(NULL);
 	char date[32] = "";
@@ -381,6 +381,11 @@ void rec_write_prov(struct jw *w, int64_t began)
 	jw_obj(w);
 	jw_knum(w, "seconds", (double)((now_ns() - began) / 1000000) / 1e3);
 	jw_kstr(w, "date", date);
+}
+
+void rec_write_prov(struct jw *w, int64_t began)
+{
+	rec_begin_prov(w, began);
 	jw_end_obj(w);
 }
 

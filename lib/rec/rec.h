@@ -69,6 +69,8 @@ const char *rec_kind_name(enum rec_kind k);
 
 /* Member prov {seconds, date} of a result field; began: now_ns() then. */
 void rec_write_prov(struct jw *w, int64_t began);
+/* The same, open for more members; the caller ends the object. */
+void rec_begin_prov(struct jw *w, int64_t began);
 
 /* Appends the error record that answers a line which is no record (without
  * LF); file may be NULL. */

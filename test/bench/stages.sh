@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# stages.sh [cpu|cuda [WORKDIR]]: where the time of one try goes, stage by
-# stage: with an empty cache, again with a full one, and with --quick.  Then
-# what a stage costs for a record that it only passes on.
-set -eu
+# stages.sh [cpu|cuda [WORKDIR]]: where the time of one try goes: with an empty
+# cache, again with a full one, and with --quick; for each stage in seconds
+# and percent of the try, and what the judge waited for in it.  Then what a
+# stage costs for a record that it only passes on.
+set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 top=$PWD
 # shellcheck source=test/setup/lib.sh
@@ -17,37 +18,62 @@ trap 'exit 130' INT TERM
 chmod 755 "$work"
 CA_PYTHON=$(torch_python)
 CA_CACHE=$work/cache
-export CA_PYTHON CA_CACHE
-
-now() {
-	date +%s%N
-}
+# Its own host, which leaves when this is over.
+CA_TORCH_IDLE=5
+export CA_PYTHON CA_CACHE CA_TORCH_IDLE
 
 # Runs a command from one record file to the next; the seconds in $took.
 timed() { # input, output, command...
-	local in=$1 out=$2 from
+	local in=$1 out=$2 from=$EPOCHREALTIME
 	shift 2
-	from=$(now)
 	"$@" <"$in" >"$out"
-	took=$(awk -v ns=$(($(now) - from)) 'BEGIN { printf "%.2f", ns / 1e9 }')
+	took=$(awk -v a="$from" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
 }
 
+# Lines "row seconds": each stage, and what it waited for.
 try() { # column, flags of ca-profile
-	local column=$1 sum=0 stage
+	local column=$1 in=/dev/null stage
+	local -a flags
 	shift
 	for stage in compile verify profile reward; do
+		flags=()
 		case $stage in
-		compile) timed /dev/null "$work/compile" \
-			bin/ca-compile --device "$device" "$workdir" ;;
-		verify) timed "$work/compile" "$work/verify" bin/ca-verify ;;
-		profile) timed "$work/verify" "$work/profile" \
-			bin/ca-profile "$@" ;;
-		reward) timed "$work/profile" "$work/reward" bin/ca-reward ;;
+		compile) flags=(--device "$device" "$workdir") ;;
+		profile) flags=("$@") ;;
 		esac
-		echo "$stage $took" >>"$work/$column"
-		sum=$(awk -v a="$sum" -v b="$took" 'BEGIN { print a + b }')
-	done
-	echo "total $sum" >>"$work/$column"
+		timed "$in" "$work/$stage" "bin/ca-$stage" "${flags[@]}"
+		in=$work/$stage
+		echo "$stage $took"
+		jq -r --arg s $stage '(.[$s].prov.waited // {}) | to_entries[] |
+			"\($s).\(.key) \(.value)"' "$in"
+	done >"$work/$column"
+	took=$(awk 'index($1, ".") == 0 { sum += $2 } END { print sum }' "$work/$column")
+	echo "total $took" >>"$work/$column"
+}
+
+# The columns side by side, rows in the order of a try.
+table() {
+	awk '
+		FNR == 1 { col++ }
+		{ v[col, $1] = $2; seen[$1] = 1 }
+		function cell(c, r) {
+			if (!((c, r) in v)) return sprintf("%17s", "")
+			return sprintf("%9.2f s %4.0f %%", v[c, r],
+				100 * v[c, r] / v[c, "total"])
+		}
+		END {
+			printf "%-18s%17s%17s%17s\n", "", "empty cache", "full cache", "--quick"
+			n = split("compile verify profile reward total", stage, " ")
+			m = split("lease host oracle start candidate eager compile calibration",
+				part, " ")
+			for (i = 1; i <= n; i++)
+				for (k = 0; k <= m; k++) {
+					r = stage[i] (k ? "." part[k] : "")
+					if (!(r in seen)) continue
+					printf "%-18s%s%s%s\n", k ? "  " part[k] : r,
+						cell(1, r), cell(2, r), cell(3, r)
+				}
+		}' "$work/empty" "$work/full" "$work/quick"
 }
 
 per_record() {
@@ -60,13 +86,11 @@ per_record() {
 	done
 }
 
-try cold
-try warm
+try empty
+try full
 try quick --quick
-echo "one try of $workdir on $device, seconds"
-printf '%-8s %8s %8s %8s\n' stage cold warm --quick
-paste -d' ' "$work/cold" "$work/warm" "$work/quick" |
-	awk '{ printf "%-8s %8s %8s %8s\n", $1, $2, $4, $6 }'
+echo "one try of $workdir on $device ($(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg))"
+table
 jq -r '"verdict: \(.verify.status), reward \(.reward.value)"' "$work/reward"
 echo 'a record that is passed on'
 per_record

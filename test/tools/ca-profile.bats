@@ -28,7 +28,9 @@ profile() {
 		.contended == false and .rounds >= 1 and
 		.eager.median_us > 0 and .compile.median_us > 0 and
 		.eager.low_us == null and .speedup.eager.lower == null and
-		.speedup.eager.point > 2 and .speedup.compile.point > 2' out
+		.speedup.eager.point > 2 and .speedup.compile.point > 2 and
+		(.prov.waited | .oracle > 0 and .eager > 0 and .compile > 0 and
+		.calibration > 0)' out
 }
 
 @test "--baseline eager leaves torch.compile out" {

@@ -33,7 +33,9 @@ verify() {
 		.iterations >= 5 and .aten.compute == 0 and
 		(.tensors | length) == 1 and .tensors[0].misses == 0 and
 		.tensors[0].shape == [1024, 1024] and
-		(.mac | type) == "string"' out
+		(.mac | type) == "string" and
+		(.prov.waited | .oracle > 0 and .start > 0 and .candidate > 0 and
+		(has("eager") | not))' out
 }
 
 @test "-e tells by the exit status, and only then" {
