@@ -153,6 +153,11 @@ static void same_result(const struct cmp_result *a,
 	assert_true(close_to(a->max_rel, b->max_rel));
 	assert_true(close_to(a->err_norm, b->err_norm));
 	assert_true(close_to(a->ref_norm, b->ref_norm));
+	assert_int_equal(a->have64, b->have64);
+	assert_true(close_to(a->err64, b->err64));
+	assert_true(close_to(a->ref64, b->ref64));
+	assert_true(close_to(a->own_allowed, b->own_allowed));
+	assert_int_equal(a->own, b->own);
 	assert_int_equal(a->passed, b->passed);
 }
 
@@ -208,6 +213,8 @@ static void comparison(void **state)
 static void relief_by_fp64(void **state)
 {
 	const struct cmp_rule rule = { 1e-2, 1e-2, 0, 0 };
+	const struct cmp_rule strict = { 1e-2, 1e-2, 0, 3 };
+	struct view hg, hr, hd;
 	size_t n = 50000;
 	float *ref = need(n * 4), *got = need(n * 4);
 	double *wide = need(n * 8);
@@ -236,9 +243,16 @@ static void relief_by_fp64(void **state)
 	}
 	check(compare(&rule, &v[0], &v[1], &v[2], 1, &a, &e), &e);
 	assert_true(a.relieved > 0 && a.misses > 0);
+	hg = v[0];
+	hr = v[1];
+	hd = v[2];
 	for (int i = 0; i < 3; i++)
 		v[i].data = m[i].p;
 	check(dev->ops->compare(dev, &rule, &v[0], &v[1], &v[2], &b, &e), &e);
+	same_result(&a, &b);
+	check(compare(&strict, &hg, &hr, &hd, 1, &a, &e), &e);
+	check(dev->ops->compare(dev, &strict, &v[0], &v[1], &v[2], &b, &e),
+	      &e);
 	same_result(&a, &b);
 	for (int i = 0; i < 3; i++)
 		dev->ops->release(dev, &m[i]);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "judge/compare.h"
 
+#include "base/rand.h"
+
 #include "tests.h"
 
 #include <math.h>
@@ -431,6 +433,42 @@ static void what_people_read(void **s)
 	assert_string_equal(cut, "1 of 2 elem");
 }
 
+/* Errors in units of the reference's own, each measure by itself. */
+static void against_the_reference_s_own_error(void **s)
+{
+	static const struct cmp_rule strict = { CMP_TOL, CMP_TOL, 0, 3 };
+	enum { N = 4096 };
+	static float ref[N], got[N];
+	static double wide[N];
+	struct rng rng;
+
+	(void)s;
+	rng_seeded(&rng, 3);
+	for (int i = 0; i < N; i++) {
+		wide[i] = 1 + rng_unit(&rng);
+		ref[i] = (float)(wide[i] + (rng_unit(&rng) - 0.5) * 1e-4);
+		got[i] = (float)(wide[i] + (rng_unit(&rng) - 0.5) * 2e-4);
+	}
+	assert_true(run(&strict, DT_F32, got, ref, wide, N).passed);
+	assert_int_equal(run(&strict, DT_F32, got, ref, NULL, N).own, OWN_OK);
+	got[7] = (float)wide[7] + 2e-3f;
+	assert_int_equal(run(&strict, DT_F32, got, ref, wide, N).own, OWN_CAP);
+	for (int i = 0; i < N; i++)
+		got[i] = (float)(wide[i] + 8e-5);
+	assert_int_equal(run(&strict, DT_F32, got, ref, wide, N).own,
+			 OWN_BIAS);
+	for (int i = 0; i < N; i++)
+		got[i] = (float)(wide[i] + (rng_unit(&rng) - 0.5) * 4e-4);
+	assert_int_equal(run(&strict, DT_F32, got, ref, wide, N).own,
+			 OWN_NORM);
+	/* Right by luck: the floor counts. */
+	for (int i = 0; i < N; i++) {
+		wide[i] = ref[i];
+		got[i] = ref[i] * (i % 2 ? 1 + 0x1p-22f : 1 - 0x1p-22f);
+	}
+	assert_true(run(&strict, DT_F32, got, ref, wide, N).passed);
+}
+
 static void a_record_entry(void **s)
 {
 	static const float ref[] = { 1, 2 }, got[] = { NAN, 2 };
@@ -578,6 +616,7 @@ int main(void)
 		cmocka_unit_test(views_that_do_not_fit_are_refused),
 		cmocka_unit_test(sums_over_rounds),
 		cmocka_unit_test(what_people_read),
+		cmocka_unit_test(against_the_reference_s_own_error),
 		cmocka_unit_test(a_record_entry),
 		cmocka_unit_test(structures),
 		cmocka_unit_test(numbers_among_the_results),
