@@ -171,6 +171,8 @@ struct device {
 	char model[128];		/* what people call it */
 	size_t granularity;		/* of shared memory */
 	double bytes_per_s;		/* of memory; 0: unknown */
+	double cache_bytes_per_s; /* more than all caches together can write;
+				 * 0: four times bytes_per_s */
 	double resolution_us;		/* what the clock can tell apart */
 	pid_t host;			/* whose children are not foreign: the
 					 * torch host, once it runs; 0: none */

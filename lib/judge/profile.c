@@ -18,6 +18,7 @@
 #include "rec/stage.h"
 
 #define PROFILE_VERSION "2"
+#define FLOOR_ROUNDS 6		/* fewer may all be noise */
 
 static const char *const racer_name[RACERS] = {
 	"candidate", "eager", "compile"
@@ -27,6 +28,7 @@ struct profiled {
 	struct fail f;
 	struct timing t;
 	size_t bytes;		/* of inputs and results together */
+	size_t written;		/* of results */
 	struct json *told[RACERS]; /* reference: the baselines' own tables */
 	struct fail untold;	/* why one of them has none */
 	double copy_rate;	/* reference: judge_copy_rate */
@@ -116,6 +118,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	    trial_idle(j, &o, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
+	p->written = o.expect_bytes;
 	if (!race_all(j, &o, s->task_id, &g, p))
 		trial_attribute(j, &o, &p->t.saw, &p->f);
 out:
@@ -229,24 +232,40 @@ static double mean_correction(const struct profiled *p)
 	return stats_median(c, p->t.rounds);
 }
 
+/* How long it takes to write the results, in ns, if nothing else has to be
+ * done and every cache is used. */
+static double floor_ns(const struct judge *j, const struct profiled *p)
+{
+	double rate = j->dev->cache_bytes_per_s;
+
+	if (rate <= 0)
+		rate = 4 * j->dev->bytes_per_s;
+	return rate > 0 ? 1e9 * (double)p->written / rate : 0;
+}
+
 /*
- * Too short for the clock when most rounds were; impossible when what is left
- * of the bracket is less than nothing by more than the clock's error (a tenth
- * of what was subtracted): nobody does less than the process that does nothing.
+ * Too short for the clock when most rounds were.  Impossible when in every
+ * round what is left of the bracket is less than nothing by more than the
+ * clock's error (a tenth of what was subtracted), since nobody does less than
+ * the process that does nothing; or less than writing the results takes.
  */
 static enum status final_status(const struct judge *j,
 				const struct profiled *p)
 {
 	const struct race *r = &p->t.race[RACE_CANDIDATE];
-	double left[STATS_ROUNDS];
+	double most = -INFINITY;
+	struct stats_bound b;
 	size_t shorts = 0;
 
 	if (p->f.status != ST_OK)
 		return p->f.status;
 	for (size_t i = 0; i < p->t.rounds; i++)
-		left[i] = r->bracket[i] - 0.9 * r->correction[i];
-	if (p->t.rounds && stats_median(left, p->t.rounds) <
-			   -3e3 * j->dev->resolution_us)
+		most = fmax(most, r->bracket[i] - 0.9 * r->correction[i]);
+	if (p->t.rounds >= FLOOR_ROUNDS &&
+	    most < -3e3 * j->dev->resolution_us)
+		return ST_BELOW_FLOOR;
+	timing_bound(&p->t, RACE_CANDIDATE, &b);
+	if (r->runs && b.point < floor_ns(j, p))
 		return ST_BELOW_FLOOR;
 	for (size_t i = 0; i < p->t.rounds; i++)
 		shorts += !!r->time[i].is_short;
@@ -485,6 +504,7 @@ static void attempt_reference(struct judge *j, const struct subject *s,
 	    oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
+	p->written = o.expect_bytes;
 	if (!timing_run(j, &o, &g, &p->t, quick_rounds(j), &p->f))
 		tables(j, &o, &g, p);
 out:
