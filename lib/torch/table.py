@@ -291,7 +291,8 @@ def bytes_by_name(call, compiled):
 
 def events_of(call, iterations, cuda):
     seen = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-    with profile(activities=seen, record_shapes=True) as prof:
+    told = torch.profiler._ExperimentalConfig(expose_kineto_event_metadata=True)
+    with profile(activities=seen, record_shapes=True, experimental_config=told) as prof:
         for _ in range(iterations):
             failing(END_RAISED, PHASE_FORWARD, call)
         if cuda:
