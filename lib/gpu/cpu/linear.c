@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products.  y = x w^T reads rows of both along k, so an element is a
- * dot product: 16 partial sums in steps of 16, then their sum, then the rest.
+ * dot product: 16 partial sums in steps of 32, then their sum, then the rest.
  * The tiles below only decide which of them are computed together, never how
  * one is summed.  BLAS would not promise that: its order depends on the
  * number of rows, and a token would get another log-probability in a prompt
@@ -21,12 +21,42 @@ struct job {
 	int m, n, k, add, bf16;
 };
 
-INLINE void load_w(vec *v, const char *w, size_t at, int bf16)
+#define STEP 32			/* elements along k at once: two vectors */
+
+/* Elements at to at + STEP.  Of bf16, which lie two to a word, `e` has the
+ * even ones and `o` the odd ones; of fp32, the first and the second half. */
+INLINE void load_w(vec *e, vec *o, const char *w, size_t at, int bf16)
 {
-	if (bf16)
-		vec_load_bf16(v, (const uint16_t *)(const void *)w + at);
-	else
-		vec_load(v, (const float *)(const void *)w + at);
+	const float *f = (const float *)(const void *)w + at;
+	uvec u, v;
+
+	if (!bf16) {
+		vec_load(e, f);
+		vec_load(o, f + LANES);
+		return;
+	}
+	memcpy(&u, (const uint16_t *)(const void *)w + at, sizeof u);
+	v = u << 16;
+	memcpy(e, &v, sizeof v);
+	v = u & 0xffff0000;
+	memcpy(o, &v, sizeof v);
+}
+
+/* The activations that go with them. */
+INLINE void load_x(vec *e, vec *o, const float *x, int bf16)
+{
+	vec a, b;
+
+	vec_load(&a, x);
+	vec_load(&b, x + LANES);
+	*e = a;
+	*o = b;
+	if (!bf16)
+		return;
+	*e = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+				     20, 22, 24, 26, 28, 30);
+	*o = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+				     21, 23, 25, 27, 29, 31);
 }
 
 INLINE float one_w(const char *w, size_t at, int bf16)
@@ -52,7 +82,7 @@ INLINE float rest(const struct job *j, int row, int col, int bf16)
 	const float *x = j->x + (size_t)row * k;
 	float sum = 0;
 
-	for (size_t i = k / LANES * LANES; i < k; i++)
+	for (size_t i = k / STEP * STEP; i < k; i++)
 		sum += x[i] * one_w(j->w, (size_t)col * k + i, bf16);
 	return sum;
 }
@@ -61,7 +91,11 @@ INLINE float rest(const struct job *j, int row, int col, int bf16)
 	put(j, row + r, col + c, \
 	    vec_sum(&s##r##c) + rest(j, row + r, col + c, bf16))
 #define FOUR(macro, r) macro(r, 0); macro(r, 1); macro(r, 2); macro(r, 3)
-#define ADD(r, c) s##r##c += a##r * b##c
+#define ADD(r, c) \
+	s##r##c += a##r * b##c; \
+	s##r##c += o##r * p##c
+#define LOAD_W(c) load_w(&b##c, &p##c, j->w, w + c * k + i, bf16)
+#define LOAD_X(r) load_x(&a##r, &o##r, x + r * k + i, bf16)
 
 /* Four rows, four columns.  Spelt out, since compilers keep arrays of
  * vectors in memory. */
@@ -74,19 +108,20 @@ INLINE void tile_4x4(const struct job *j, int row, int col, int bf16)
 	vec s20 = { 0 }, s21 = { 0 }, s22 = { 0 }, s23 = { 0 };
 	vec s30 = { 0 }, s31 = { 0 }, s32 = { 0 }, s33 = { 0 };
 	vec a0, a1, a2, a3, b0, b1, b2, b3;
+	vec o0, o1, o2, o3, p0, p1, p2, p3;
 
-	for (size_t i = 0; i + LANES <= k; i += LANES) {
-		load_w(&b0, j->w, w + i, bf16);
-		load_w(&b1, j->w, w + k + i, bf16);
-		load_w(&b2, j->w, w + 2 * k + i, bf16);
-		load_w(&b3, j->w, w + 3 * k + i, bf16);
-		vec_load(&a0, x + i);
+	for (size_t i = 0; i + STEP <= k; i += STEP) {
+		LOAD_W(0);
+		LOAD_W(1);
+		LOAD_W(2);
+		LOAD_W(3);
+		LOAD_X(0);
 		FOUR(ADD, 0);
-		vec_load(&a1, x + k + i);
+		LOAD_X(1);
 		FOUR(ADD, 1);
-		vec_load(&a2, x + 2 * k + i);
+		LOAD_X(2);
 		FOUR(ADD, 2);
-		vec_load(&a3, x + 3 * k + i);
+		LOAD_X(3);
 		FOUR(ADD, 3);
 	}
 	FOUR(PUT, 0);
@@ -95,19 +130,24 @@ INLINE void tile_4x4(const struct job *j, int row, int col, int bf16)
 	FOUR(PUT, 3);
 }
 
+/* One row waits for memory: what the next columns need is asked for early,
+ * since rows of weights are too short for the hardware to see a pattern. */
 INLINE void tile_1x4(const struct job *j, int row, int col, int bf16)
 {
-	size_t k = (size_t)j->k, w = (size_t)col * k;
+	size_t k = (size_t)j->k, w = (size_t)col * k, size = bf16 ? 2 : 4;
+	const char *soon = j->w + (w + 4 * k) * size;
 	const float *x = j->x + (size_t)row * k;
 	vec s00 = { 0 }, s01 = { 0 }, s02 = { 0 }, s03 = { 0 };
-	vec a0, b0, b1, b2, b3;
+	vec a0, b0, b1, b2, b3, o0, p0, p1, p2, p3;
 
-	for (size_t i = 0; i + LANES <= k; i += LANES) {
-		vec_load(&a0, x + i);
-		load_w(&b0, j->w, w + i, bf16);
-		load_w(&b1, j->w, w + k + i, bf16);
-		load_w(&b2, j->w, w + 2 * k + i, bf16);
-		load_w(&b3, j->w, w + 3 * k + i, bf16);
+	for (size_t i = 0; i + STEP <= k; i += STEP) {
+		for (size_t b = 0; b < 4 * STEP * size; b += 64)
+			__builtin_prefetch(soon + 4 * i * size + b);
+		LOAD_X(0);
+		LOAD_W(0);
+		LOAD_W(1);
+		LOAD_W(2);
+		LOAD_W(3);
 		FOUR(ADD, 0);
 	}
 	FOUR(PUT, 0);
@@ -117,11 +157,11 @@ INLINE void tile_1x1(const struct job *j, int row, int col, int bf16)
 {
 	size_t k = (size_t)j->k, w = (size_t)col * k;
 	const float *x = j->x + (size_t)row * k;
-	vec s00 = { 0 }, a0, b0;
+	vec s00 = { 0 }, a0, b0, o0, p0;
 
-	for (size_t i = 0; i + LANES <= k; i += LANES) {
-		vec_load(&a0, x + i);
-		load_w(&b0, j->w, w + i, bf16);
+	for (size_t i = 0; i + STEP <= k; i += STEP) {
+		LOAD_X(0);
+		LOAD_W(0);
 		ADD(0, 0);
 	}
 	PUT(0, 0);

@@ -13,7 +13,6 @@
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t ivec __attribute__((vector_size(64)));
 typedef uint32_t uvec __attribute__((vector_size(64)));
-typedef uint16_t hvec __attribute__((vector_size(32)));
 typedef float vec8 __attribute__((vector_size(32)));
 typedef float vec4 __attribute__((vector_size(16)));
 
@@ -29,16 +28,6 @@ INLINE void vec_load(vec *v, const float *p)
 INLINE void vec_store(float *p, const vec *v)
 {
 	memcpy(p, v, sizeof *v);
-}
-
-INLINE void vec_load_bf16(vec *v, const uint16_t *p)
-{
-	uvec u;
-	hvec h;
-
-	memcpy(&h, p, sizeof h);
-	u = __builtin_convertvector(h, uvec) << 16;
-	memcpy(v, &u, sizeof *v);
 }
 
 /* Lanes i and i + 8, then i + 4, and so on. */
