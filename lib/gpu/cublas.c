@@ -15,7 +15,7 @@ enum {
 	COMPUTE_F32 = 68,		/* CUBLAS_COMPUTE_32F */
 	R_32F = 0, R_16BF = 14,		/* cudaDataType */
 	DESC_TRANSA = 3, DESC_TRANSB = 4,
-	PREF_WORK = 1, PREF_REDUCTION = 3,
+	PREF_WORK = 1, PREF_REDUCTION = 3, PREF_ALIGN = 5,	/* to 8 */
 	/* Through work space; in place would add with atomics. */
 	REDUCE_BY_WORK = 2 | 4,
 };
@@ -68,6 +68,19 @@ struct cublas {
 	size_t n;
 };
 
+/* Of the four matrices; by default it counts on 256 bytes, and rows of a
+ * larger array begin anywhere. */
+static int set_alignment(struct cublas *c)
+{
+	uint32_t bytes = 16;
+
+	for (int i = 0; i < 4; i++)
+		if (c->api.PrefSet(c->pref, PREF_ALIGN + i, &bytes,
+				   sizeof bytes))
+			return -1;
+	return 0;
+}
+
 struct cublas *cublas_open(struct err *e)
 {
 #define ROW(name, sym, args) { sym, offsetof(struct api, name) },
@@ -88,7 +101,7 @@ struct cublas *cublas_open(struct err *e)
 	if (c->api.Create(&c->handle) || c->api.PrefCreate(&c->pref) ||
 	    c->api.PrefSet(c->pref, PREF_WORK, &work, sizeof work) ||
 	    c->api.PrefSet(c->pref, PREF_REDUCTION, &reduction,
-			   sizeof reduction)) {
+			   sizeof reduction) || set_alignment(c)) {
 		err_set(e, CA_UNAVAILABLE, "cuBLASLt does not start");
 		goto out;
 	}

@@ -185,11 +185,12 @@ void cuda_linear(struct gpu *g, const struct gpu_linear *a)
 		by_kernel(c, a);
 		return;
 	}
-	by_cublas(c, a->y, a->w, a->x, a->n, a->m, a->k, 1, 0,
-		  a->add ? 1 : 0, out);
 	if (a->bias)
 		LAUNCH(bias, ceil_div(n, THREADS), 1, 1, THREADS, 0,
-		       ARG(a->y), ARG(a->bias), &n, ARG(a->n));
+		       ARG(a->y), ARG(a->bias), &n, ARG(a->n), ARG(a->add),
+		       ARG(a->logits));
+	by_cublas(c, a->y, a->w, a->x, a->n, a->m, a->k, 1, 0,
+		  a->add || a->bias ? 1 : 0, out);
 }
 
 void cuda_linear_back(struct gpu *g, const struct gpu_linear_back *a)

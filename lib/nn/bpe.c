@@ -316,7 +316,7 @@ int bpe_encode(struct bpe *b, const char *p, size_t len, struct tok_ids *out)
 	}
 	if (merge_piece(b, p, len, out))
 		return -1;
-	if (out->n - was <= CACHE_IDS) {
+	if (out->n > was && out->n - was <= CACHE_IDS) {
 		c->len = (uint8_t)len;
 		c->n = (uint8_t)(out->n - was);
 		memcpy(c->bytes, p, len);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define PER_LAYER 12		/* at most */
+#define ALIGN	  64		/* elements */
 #define STAGE	  ((size_t)4 << 20)	/* elements converted at once */
 
 static struct nn_param *new_param(struct nn_model *m, int cols, int dims,
@@ -18,6 +19,8 @@ static struct nn_param *new_param(struct nn_model *m, int cols, int dims,
 {
 	struct nn_param *p = &m->param[m->nparams++];
 
+	/* Products want matrices that begin at whole vectors. */
+	m->nmat = (m->nmat + ALIGN - 1) / ALIGN * ALIGN;
 	memset(p, 0, sizeof *p);
 	p->cols = cols;
 	p->dims = dims;

@@ -13,7 +13,7 @@
 /*
  * One weight as we keep it: up to three of the file's tensors below each
  * other (q, k and v; gate and up).  Matrices lie one behind the other in one
- * array of the model's type, vectors in one of fp32; the critic's score is
+ * array of the model's type (with gaps of zeroes), vectors in one of fp32; the critic's score is
  * kept with the vectors.
  */
 struct nn_param {

@@ -90,7 +90,7 @@ static float *get(int s, const void *p, size_t n, int is_act)
 static void same(const char *what, void *const p[2], size_t n, int is_act)
 {
 	float *a = get(0, p[0], n, is_act), *b = get(1, p[1], n, is_act);
-	double off = 0, all = 0, rel, limit = act == GPU_BF16 ? 6e-3 : 2e-5;
+	double off = 0, all = 0, rel, limit = act == GPU_BF16 ? 1.5e-2 : 2e-5;
 
 	for (size_t i = 0; i < n; i++) {
 		off += pow((double)a[i] - (double)b[i], 2);
@@ -268,8 +268,7 @@ static void rows_of_things(void **state)
 		gpu_do_embed_back(g, &(struct gpu_embed_back){
 			demb[s], ds, is, put_ints(s, order, T), T, C });
 		gpu_do_rows(g, &(struct gpu_rows){
-			norm[s] == NULL ? NULL : got[s], xs,
-			put_ints(s, index, T), T, C });
+			got[s], xs, put_ints(s, index, T), T, C });
 	}
 	same("rmsnorm", norm, T * C, 1);
 	same("rmsnorm: dx", ndx, T * C, 1);

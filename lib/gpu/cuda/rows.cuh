@@ -98,12 +98,18 @@ extern "C" __global__ void k_add_parts(float *out, const float *part, int parts,
 	out[i] += sum;
 }
 
-extern "C" __global__ void k_bias(act *y, const float *bias, u64 n, int c)
+// Before a product is added to y: sets it to the bias, or adds that.
+extern "C" __global__ void k_bias(void *y, const float *bias, u64 n, int c, int add, int wide)
 {
 	u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+	float b = i < n ? bias[i % c] : 0;
 
-	if (i < n)
-		y[i] = narrow<act>(widen(y[i]) + bias[i % c]);
+	if (i >= n)
+		return;
+	if (wide)
+		((float *)y)[i] = add ? ((float *)y)[i] + b : b;
+	else
+		((act *)y)[i] = narrow<act>(add ? widen(((act *)y)[i]) + b : b);
 }
 
 extern "C" __global__ void k_swiglu(act *out, const act *gu, u64 n, int f)
