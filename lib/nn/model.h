@@ -13,8 +13,8 @@
 /*
  * One weight as we keep it: up to three of the file's tensors below each
  * other (q, k and v; gate and up).  Matrices lie one behind the other in one
- * array of the model's type (with gaps of zeroes), vectors in one of fp32; the critic's score is
- * kept with the vectors.
+ * array of the model's type (with gaps of zeroes), vectors in one of fp32;
+ * the critic's score is kept with the vectors.
  */
 struct nn_param {
 	char name[3][96];		/* in the file */
