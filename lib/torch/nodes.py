@@ -2,7 +2,6 @@
 """Arguments as JSON nodes (proto.h): the oracle writes them, all others read."""
 import base64
 import ctypes
-import math
 
 import torch
 
@@ -74,7 +73,7 @@ class Encoder:
                 self.unsupported(path, "more than 64 numbers among the inputs")
             self.slots.append(scalar_leaf(value))
             return {"t": "slot", "i": len(self.slots) - 1}
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float):    # as a JSON number 1.0 would come back as 1
             return {"t": "float", "v": repr(value)}
         if isinstance(value, int) and abs(value) > 1 << 53:
             return {"t": "int", "v": str(value)}

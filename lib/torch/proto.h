@@ -93,7 +93,7 @@
  *          "stride":[…],"offset":ELEMENTS}
  *         {"t":"slot","i":0}                       a number or bool
  *         {"t":"const","v":"text"|null|…}          str, None, and in init
- *                                                  numbers and bools
+ *                                                  integers and bools
  *         {"t":"dtype","v":"float32"} {"t":"device"}
  *         {"t":"list"|"tuple","v":[node…]} {"t":"dict","v":[[key,node]…]}
  *         {"t":"data","dtype":…,"shape":…,"b64":…}  a tensor among init args
