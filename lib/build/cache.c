@@ -173,6 +173,29 @@ static int read_entry(int fd, const char *name, struct entry *en)
 	return 1;
 }
 
+static int is_entry(const char *name, const char *ext)
+{
+	return strspn(name, "0123456789abcdef") == CACHE_KEY - 1 &&
+	       strcmp(name + CACHE_KEY - 1, ext) == 0;
+}
+
+/* What a builder that was killed has left: everything is written under the
+ * lock, so that nobody is at work on it. */
+static int is_left(int fd, const char *name)
+{
+	char side[CACHE_KEY + 16];
+	struct stat st;
+
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	    strcmp(name, ".lock") == 0 || is_entry(name, ".json"))
+		return 0;
+	if (!is_entry(name, ".so"))
+		return 1;
+	snprintf(side, sizeof(side), "%.*s.json", CACHE_KEY - 1, name);
+	return fstatat(fd, side, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+	       errno == ENOENT;
+}
+
 static void drop(int fd, const struct entry *en)
 {
 	char name[CACHE_KEY + 16];
@@ -184,8 +207,8 @@ static void drop(int fd, const struct entry *en)
 }
 
 /* Removes the entries used longest ago until the rest fits; the newest one
- * stays whatever its size. */
-static void evict(const char *dir, long long limit)
+ * stays whatever its size.  With the lock also what is no entry. */
+static void evict(const char *dir, long long limit, int locked)
 {
 	struct entry *v = NULL, *w;
 	size_t n = 0, alloc = 0, i;
@@ -196,6 +219,10 @@ static void evict(const char *dir, long long limit)
 	if (!d)
 		return;
 	while ((de = readdir(d))) {
+		if (locked && is_left(dirfd(d), de->d_name)) {
+			unlinkat(dirfd(d), de->d_name, 0);
+			continue;
+		}
 		if (n == alloc) {
 			alloc = alloc ? alloc * 2 : 256;
 			w = realloc(v, alloc * sizeof(*v));
@@ -217,7 +244,13 @@ out:
 	free(v);
 }
 
-static int lock_dir(const char *dir, struct err *e)
+/* Storage without locks does: entries appear by renames. */
+static int no_locks(int code)
+{
+	return code == ENOLCK || code == EOPNOTSUPP || code == ENOSYS;
+}
+
+static int lock_dir(const char *dir, int *locked, struct err *e)
 {
 	char path[CA_PATH_MAX + 8];
 	int fd;
@@ -226,9 +259,13 @@ static int lock_dir(const char *dir, struct err *e)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
+	*locked = 1;
 	while (flock(fd, LOCK_EX) < 0) {
 		if (errno == EINTR)
 			continue;
+		*locked = 0;
+		if (no_locks(errno))
+			break;
 		err_sys(e, CA_IOERR, "cannot lock '%s'", path);
 		close(fd);
 		return -1;
@@ -241,7 +278,7 @@ int cache_put(const char *key, const void *object, size_t len,
 {
 	char side[CA_PATH_MAX], dir[CA_PATH_MAX], sum[HASH_HEX];
 	struct str json = STR_INIT;
-	int fd = -1, rc = -1;
+	int fd = -1, rc = -1, locked;
 	long long limit;
 
 	if (cache_limit(&limit, e) || entry_path(path, key, ".so", e) < 0 ||
@@ -255,7 +292,7 @@ int cache_put(const char *key, const void *object, size_t len,
 		err_set(e, CA_SOFTWARE, "out of memory");
 		goto out;
 	}
-	fd = lock_dir(dir, e);
+	fd = lock_dir(dir, &locked, e);
 	if (fd < 0)
 		goto out;
 	if (write_file_atomic(path, object, len, 0644, e) < 0)
@@ -264,7 +301,7 @@ int cache_put(const char *key, const void *object, size_t len,
 		unlink(path);
 		goto out;
 	}
-	evict(dir, limit);
+	evict(dir, limit, locked);
 	rc = 0;
 out:
 	if (fd >= 0)

@@ -407,6 +407,51 @@ j " ]
 	[ "$(du -sb own/obj | cut -f1)" -lt 60000 ]
 }
 
+@test "the cache bears 32 builders at once, half of them killed" {
+	export CA_CACHE=$PWD/own
+	chmod 755 .
+	local n pids=()
+	for n in $(seq 32); do
+		workdir w$n x.c <<<"void f$((n % 8))(int n) { }"
+		"$compile" --device cpu w$n >out$n 2>/dev/null &
+		pids+=($!)
+	done
+	sleep 1
+	for n in $(seq 0 2 31); do
+		kill -9 "${pids[n]}" 2>/dev/null || true
+	done
+	for n in $(seq 1 2 31); do
+		wait "${pids[n]}"
+		[ "$(jq -r .build.status out$((n + 1)))" = ok ]
+	done
+	wait
+	# whoever was killed while writing: it is gone with the next entry
+	touch own/obj/.tmp-of-another "own/obj/$(printf '0%.0s' {1..64}).so"
+	workdir last x.c <<<'void last(int n) { }'
+	build ok --device cpu last
+	run find own/obj -type f ! -name .lock ! -name "$(printf '?%.0s' {1..64}).*"
+	[ -z "$output" ]
+	[ ! -e "own/obj/$(printf '0%.0s' {1..64}).so" ]
+	for n in own/obj/*.so; do
+		[ "$(sha256sum <"$n" | cut -d' ' -f1)" = "$(jq -r .sha256 "${n%.so}.json")" ]
+	done
+	[ "$(ls own/obj/*.so | wc -l)" -eq "$(ls own/obj/*.json | wc -l)" ]
+}
+
+@test "another compiler under the same name is another object" {
+	printf '#!/bin/sh\nexec gcc "$@"\n' >cc
+	chmod 755 . cc
+	workdir w x.c <<<'void f(int n) { }'
+	CA_CC=$PWD/cc build ok --device cpu w
+	first=$(jq -r .build.object out)
+	CA_CC=$PWD/cc build ok --device cpu w
+	[ "$(jq -r .build.prov.cached out)" = true ]
+	printf '#!/bin/sh\nexec gcc -g0 "$@"\n' >cc
+	CA_CC=$PWD/cc "$compile" --device cpu out >two
+	[ "$(jq -r '.build|[.status,.prov.cached,.object != "'"$first"'"]|@csv' two)" = \
+		'"ok",false,true' ]
+}
+
 @test "--no-jail is said in the record and not believed without it" {
 	workdir w x.c <<<'void f(int n) { }'
 	build ok --device cpu --no-jail w 2>/dev/null
