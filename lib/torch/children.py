@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which class plays which role."""
-from catorch import calib, oracle, task, worker
+from catorch import calib, combine, crawl, oracle, task, worker
 from catorch import cuda as _  # noqa: F401  in a jail its file may be hidden
 
 
@@ -16,6 +16,8 @@ ROLES = {
     "compile": worker.Compiled,
     "oracle": oracle.Oracle,
     "task": task.Task,
+    "crawl": crawl.Crawl,
+    "combine": combine.Combine,
     "calib": calib.Calib,
     "record": recorder,
 }

@@ -74,6 +74,11 @@ run_examples() {
 	run_examples ca-reward.1
 }
 
+@test "examples of ca-crawl(1) and ca-combine(1)" {
+	run_examples ca-crawl.1
+	run_examples ca-combine.1
+}
+
 @test "examples of ca-filter(1)" {
 	run_examples ca-filter.1
 }

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sources and their harvest.
+ */
+#include "synth/crawl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "synth/harvest.h"
+#include "synth/task.h"
+
+void crawl_defaults(struct crawl_opts *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->ms = 3;
+	o->max_bytes = (int64_t)512 << 20;
+	o->limit = -1;
+	o->min_yield = 1;
+	o->task_s = 120;
+	o->lease_s = 600;
+}
+
+void harvest_skip(struct harvest *h, const char *name, const char *why)
+{
+	size_t i = 0;
+
+	h->skipped++;
+	if (h->o->verbose)
+		warn("skipped '%s': %s", name, why);
+	/* Numbers that differ make no reason of their own. */
+	while (i < h->nreason && strncmp(h->reason[i].why, why, 12))
+		i++;
+	if (i == REASONS)
+		i--;
+	if (i == h->nreason) {
+		snprintf(h->reason[i].why, sizeof(h->reason[i].why), "%s",
+			 why);
+		h->nreason++;
+	}
+	h->reason[i].n++;
+}
+
+int harvest_full(const struct harvest *h)
+{
+	return !h->o->limit;
+}
+
+static int set_source(struct rec *r, const char *name, const char *ref,
+		      const char *version)
+{
+	struct str s = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &s);
+	jw_obj(&w);
+	jw_kstr(&w, "name", name);
+	jw_kstr(&w, "ref", ref);
+	jw_kstr(&w, "version", version);
+	jw_end_obj(&w);
+	rc = s.failed ? -1 : rec_set(r, "source", s.buf, s.len);
+	str_release(&s);
+	return rc;
+}
+
+static int set_piece(struct rec *r, const struct json *piece)
+{
+	struct str s = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &s);
+	jw_arr(&w);
+	jw_node(&w, piece);
+	jw_end_arr(&w);
+	rc = s.failed ? -1 : rec_set(r, "pieces", s.buf, s.len);
+	str_release(&s);
+	return rc;
+}
+
+int harvest_task(struct harvest *h, const char *code, size_t len,
+		 const char *name, const char *ref, const char *version,
+		 const char *parts, const struct json *piece, struct err *e)
+{
+	struct str line = STR_INIT;
+	struct rec r;
+	int rc = -1;
+
+	if (seen_find(&h->codes, code, len)) {
+		harvest_skip(h, ref, "repeats another, byte for byte");
+		return 0;
+	}
+	rec_init(&r);
+	if (seen_add(&h->codes, code, len, ref) ||
+	    task_new(&r, code, len) || set_source(&r, name, ref, version) ||
+	    (parts && rec_set(&r, "parts", parts, strlen(parts))) ||
+	    (piece && set_piece(&r, piece)) || rec_write(&r, &line) ||
+	    str_addc(&line, '\n'))
+		err_set(e, CA_SOFTWARE, "cannot make the record of '%s'", ref);
+	else
+		rc = output_write(h->out, line.buf, line.len, e);
+	rec_release(&r);
+	str_release(&line);
+	h->made += !rc;
+	h->o->limit -= !rc && h->o->limit > 0;
+	return rc;
+}
+
+static void summarise(const struct harvest *h)
+{
+	struct str s = STR_INIT;
+
+	str_addf(&s, "%s: %llu tasks, %llu skipped", h->source,
+		 (unsigned long long)h->made, (unsigned long long)h->skipped);
+	for (size_t i = 0; i < h->nreason; i++)
+		str_addf(&s, "%s %llu %s", i ? "," : ":",
+			 (unsigned long long)h->reason[i].n,
+			 h->reason[i].why);
+	if (!s.failed)
+		warn("%s", s.buf);
+	str_release(&s);
+}
+
+int crawl_source(struct crawl_opts *o, const char *source,
+		 struct output *out, struct err *e)
+{
+	struct harvest h = { .o = o, .source = source, .out = out };
+	int full, rc;
+
+	rc = !strcmp(source, "torch") ? crawl_torch(&h, e) :
+	     crawl_path(&h, source, e);
+	full = harvest_full(&h);
+	seen_release(&h.codes);
+	if (rc)
+		return -1;
+	summarise(&h);
+	if (!full && h.made < (uint64_t)o->min_yield)
+		return err_set(e, CA_DATAERR, "'%s' yields %llu tasks, fewer "
+			       "than %lld", source,
+			       (unsigned long long)h.made,
+			       (long long)o->min_yield);
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tasks out of sources: torch's own operators, files and folders of model.py,
+ * rows of published data.  Nothing is left out in silence.
+ */
+#ifndef CA_SYNTH_CRAWL_H
+#define CA_SYNTH_CRAWL_H
+
+#include "base/io.h"
+#include "judge/judge.h"
+
+struct crawl_opts {
+	const char *device;
+	double ms;		/* time that a call is grown to */
+	int64_t max_bytes;	/* of its inputs */
+	const char *only;	/* names that hold this; NULL: all */
+	int64_t limit;		/* tasks at most; -1: all */
+	int64_t min_yield;	/* of a source; fewer is an error */
+	double task_s, lease_s;
+	int seeded;		/* in an order drawn from `seed` */
+	uint64_t seed;
+	int verbose;		/* name what is skipped */
+};
+
+void crawl_defaults(struct crawl_opts *o);
+
+/*
+ * Writes the tasks of one source ("torch", or a path) to out and takes them
+ * off o->limit.  -1 when the source cannot be read, yields too little
+ * (CA_DATAERR), or writing fails (CA_IOERR).  A summary goes to stderr.
+ */
+int crawl_source(struct crawl_opts *o, const char *source,
+		 struct output *out, struct err *e);
+
+#endif

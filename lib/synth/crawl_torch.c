@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * torch's operators, made into pieces by one confined process after another:
+ * one that crashes or hangs costs the operator that it worked on.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sig.h"
+#include "judge/session.h"
+#include "synth/harvest.h"
+
+struct maker {
+	struct harvest *h;
+	struct judge *j;
+	struct oracle o;
+	int open;
+};
+
+static int maker_open(struct maker *m, struct err *e)
+{
+	struct fail f = { .status = ST_OK };
+
+	if (m->open)
+		return 0;
+	if (oracle_open(m->j, &m->o, "crawl", 0, &f)) {
+		oracle_stop(m->j, &m->o);
+		return err_set(e, CA_UNAVAILABLE, "%s", f.text);
+	}
+	m->open = 1;
+	return 0;
+}
+
+static void maker_close(struct maker *m)
+{
+	if (m->open)
+		oracle_stop(m->j, &m->o);
+	m->open = 0;
+	m->j->dev->ops->unlease(m->j->dev);
+}
+
+static void write_request(const struct maker *m, const char *name,
+			  struct str *req)
+{
+	const struct crawl_opts *o = m->h->o;
+	struct jw w;
+
+	jw_init(&w, req);
+	jw_obj(&w);
+	jw_kstr(&w, "op", "make");
+	jw_kstr(&w, "name", name);
+	jw_knum(&w, "ms", o->ms);
+	jw_kint(&w, "bytes", o->max_bytes);
+	jw_end_obj(&w);
+}
+
+/* The last line of what a process said. */
+static const char *short_text(char *text)
+{
+	size_t n = strlen(text);
+	char *lf;
+
+	while (n && text[n - 1] == '\n')
+		text[--n] = '\0';
+	lf = strrchr(text, '\n');
+	return lf ? lf + 1 : text;
+}
+
+static int keep_piece(struct harvest *h, const struct json *told,
+		      const char *version, struct err *e)
+{
+	const struct json *piece = json_get(told, "piece");
+	const char *code = json_get_str(told, "code", "");
+	const char *name = json_get_str(piece, "name", "?");
+	struct str parts = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &parts);
+	jw_arr(&w);
+	jw_str(&w, name);
+	jw_end_arr(&w);
+	rc = parts.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+	     harvest_task(h, code, strlen(code), "torch", name, version,
+			  parts.buf, piece, e);
+	str_release(&parts);
+	return rc;
+}
+
+static int make(struct maker *m, const char *name, struct err *e)
+{
+	struct device *d = m->j->dev;
+	struct fail f = { .status = ST_OK };
+	struct str req = STR_INIT;
+	struct json *told;
+	int rc = 0;
+
+	if (maker_open(m, e) ||
+	    d->ops->lease(d, 1, m->h->o->lease_s, e))
+		return -1;
+	write_request(m, name, &req);
+	if (oracle_ask(m->j, &m->o, &req, &told, &f)) {
+		harvest_skip(m->h, name, short_text(f.text));
+		/* Without a phase nobody answered. */
+		if (!f.phase)
+			maker_close(m);
+	}
+	str_release(&req);
+	d->ops->unlease(d);
+	if (told)
+		rc = keep_piece(m->h, told, torch_version(m->j->host), e);
+	json_free(told);
+	return rc;
+}
+
+/* Names in the order in which they are tried. */
+static const char **order(struct maker *m, const struct json *names,
+			  size_t *n)
+{
+	const char **list = calloc(json_len(names) + 1, sizeof(*list));
+	struct rng r;
+
+	*n = 0;
+	if (!list)
+		return NULL;
+	for (const struct json *i = json_first(names); i; i = json_next(i)) {
+		const char *name = json_str(i, "");
+
+		if (!m->h->o->only || strstr(name, m->h->o->only))
+			list[(*n)++] = name;
+	}
+	rng_seeded(&r, m->h->o->seed);
+	for (size_t i = *n; m->h->o->seeded && i > 1; i--) {
+		size_t k = rng_below(&r, i);
+		const char *t = list[k];
+
+		list[k] = list[i - 1];
+		list[i - 1] = t;
+	}
+	return list;
+}
+
+static int make_all(struct maker *m, const struct json *told, struct err *e)
+{
+	const struct json *s = json_first(json_get(told, "skipped"));
+	const char **list;
+	size_t n;
+	int rc = 0;
+
+	for (; s && !m->h->o->only; s = json_next(s))
+		harvest_skip(m->h, json_str(json_first(s), "?"),
+			     json_str(json_next(json_first(s)), "?"));
+	list = order(m, json_get(told, "names"), &n);
+	if (!list)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	for (size_t i = 0; i < n && !rc && !harvest_full(m->h); i++)
+		rc = sig_caught() ? err_set(e, CA_TEMPFAIL, "interrupted") :
+		     make(m, list[i], e);
+	free(list);
+	return rc;
+}
+
+int crawl_torch(struct harvest *h, struct err *e)
+{
+	struct maker m = { .h = h };
+	struct fail f = { .status = ST_OK };
+	struct str req = STR_INIT;
+	struct judge_opts o;
+	struct json *told = NULL;
+	int rc;
+
+	judge_defaults(&o);
+	o.device = h->o->device;
+	o.task_s = h->o->task_s;
+	m.j = judge_open(&o, e);
+	if (!m.j)
+		return -1;
+	str_adds(&req, "{\"op\":\"list\"}");
+	rc = maker_open(&m, e);
+	if (!rc && oracle_ask(m.j, &m.o, &req, &told, &f))
+		rc = err_set(e, CA_UNAVAILABLE, "torch's operators cannot be "
+			     "listed: %.500s", f.text);
+	if (!rc)
+		rc = make_all(&m, told, e);
+	maker_close(&m);
+	json_free(told);
+	str_release(&req);
+	judge_close(m.j);
+	return rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one source of ca-crawl yields, and what it does not.  Not for other
+ * modules.
+ */
+#ifndef CA_SYNTH_HARVEST_H
+#define CA_SYNTH_HARVEST_H
+
+#include "base/io.h"
+#include "rec/rec.h"
+#include "synth/crawl.h"
+#include "synth/seen.h"
+
+#define REASONS 64
+
+struct harvest {
+	struct crawl_opts *o;
+	const char *source;
+	struct output *out;
+	uint64_t made, skipped;
+	struct {
+		char why[96];
+		uint64_t n;
+	} reason[REASONS];
+	size_t nreason;
+	struct seen codes;	/* repeats inside a source are left out */
+};
+
+/* Something that became no task. */
+void harvest_skip(struct harvest *h, const char *name, const char *why);
+
+/* Whether -n has been reached. */
+int harvest_full(const struct harvest *h);
+
+/*
+ * One task with its source {name, ref, version}.  parts (the text of an array)
+ * and piece may be NULL.  Repeats are skipped.  -1 when writing fails.
+ */
+int harvest_task(struct harvest *h, const char *code, size_t len,
+		 const char *name, const char *ref, const char *version,
+		 const char *parts, const struct json *piece, struct err *e);
+
+/* Of a path: a file, or a folder with all below. */
+int crawl_path(struct harvest *h, const char *path, struct err *e);
+int crawl_torch(struct harvest *h, struct err *e);
+
+#endif

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces, of which task files are made: one operator with its arguments.
+
+A piece is JSON: {"name": "torch.addmm", "init": null or "nn.Linear(64, 32)",
+"call": "torch.addmm({0}, {1}, {2})", "chain": 0, "inputs": [{"kind", "shape", "lo", "hi"}]}.
+In `call`, {m} is the module made by `init` and {K} the Kth input; `chain` is the input that
+takes another piece's result.  Kinds of inputs: randn, uniform (lo to hi), randint (lo to hi,
+hi excluded), bool, index (randint as int64 for indices)."""
+import re
+
+import torch
+
+HEAD = "import torch\nimport torch.nn as nn\n\n\n"
+NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+
+
+def shape_text(shape):
+    return ", ".join(str(n) for n in shape)
+
+
+def draw_text(spec):
+    """The expression that makes an input."""
+    shape = shape_text(spec["shape"])
+    kind = spec["kind"]
+    if kind == "randn":
+        return f"torch.randn({shape or '()'})"
+    if kind == "bool":
+        return f"torch.rand({shape or '()'}) > 0.5"
+    lo, hi = spec["lo"], spec["hi"]
+    if kind == "randint":
+        return f"torch.randint({lo}, {hi}, ({shape}{',' if len(spec['shape']) == 1 else ''}))"
+    if (lo, hi) == (0, 1):
+        return f"torch.rand({shape or '()'})"
+    offset = f" + {lo!r}" if lo > 0 else f" - {-lo!r}" if lo < 0 else ""
+    return f"torch.rand({shape or '()'}) * {round(hi - lo, 6)!r}{offset}"
+
+
+def is_float(spec):
+    return spec["kind"] in ("randn", "uniform")
+
+
+def fill(call, module, values):
+    for i, value in enumerate(values):
+        call = call.replace(f"{{{i}}}", value)
+    return call.replace("{m}", module)
+
+
+def render(pieces):
+    """A whole task file: each piece works on the result of the one before."""
+    inits, lines, inputs, names = [], [], [], []
+    for k, piece in enumerate(pieces):
+        values = []
+        for i, spec in enumerate(piece["inputs"]):
+            if k and i == piece["chain"]:
+                values.append("x")
+                continue
+            name = f"x{len(names)}"
+            names.append(name)
+            inputs.append(draw_text(spec))
+            values.append(name)
+        module = f"self.op{k}"
+        if piece.get("init"):
+            inits.append(f"        {module} = {piece['init']}\n")
+        lines.append(f"        x = {fill(piece['call'], module, values)}\n")
+    lines[-1] = lines[-1].replace("x = ", "return ", 1)
+    body = "".join(f"        {text},\n" for text in inputs)
+    return (HEAD + "class Model(nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n" + "".join(inits) +
+            f"\n    def forward(self, {', '.join(names)}):\n" + "".join(lines) +
+            f"\n\ndef get_inputs():\n    return [\n{body}    ]\n\n\n"
+            "def get_init_inputs():\n    return []\n")
+
+
+def load(code):
+    """A model and its inputs, of a file that render() made."""
+    space = {}
+    exec(compile(code, "model.py", "exec"), space)
+    return space["Model"]().eval(), space["get_inputs"]
+
+
+def fitted(piece, shape):
+    """The piece for a chained input of another shape; None when it does not fit.  Sizes that
+    the piece's own input had are exchanged wherever they stand, also in `init`."""
+    own = piece["inputs"][piece["chain"]]["shape"]
+    lone = len(piece["inputs"]) == 1 and not piece.get("init")
+    if len(own) != len(shape):
+        if not lone:
+            return None
+        return {**piece, "inputs": [{**piece["inputs"][0], "shape": list(shape)}]}
+    sizes = {}
+    for was, now in zip(own, shape, strict=True):
+        if sizes.setdefault(was, now) != now and not lone:
+            return None
+    inputs = []
+    for i, spec in enumerate(piece["inputs"]):
+        if i == piece["chain"]:
+            inputs.append({**spec, "shape": list(shape)})
+        else:
+            inputs.append({**spec, "shape": [sizes.get(n, n) for n in spec["shape"]]})
+    init = piece.get("init")
+    if init:
+        channels = dict(zip(own[1:], shape[1:], strict=True))
+        head, comma, tail = init.partition("=")
+        head = NUMBER.sub(lambda m: str(channels.get(int(m[0]), m[0])), head)
+        init = head + comma + tail
+    return {**piece, "inputs": inputs, "init": init}
+
+
+def first_tensor(value):
+    """What a next piece takes, and how the call has to be written for it."""
+    if isinstance(value, torch.Tensor):
+        return value, ""
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor):
+        return value[0], "[0]"
+    return None, ""

@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-crawl: files, folders, rows, and a few of torch's operators.
+
+bats_require_minimum_version 1.5.0
+
+root=$BATS_TEST_DIRNAME/../..
+
+setup() {
+	command -v jq >/dev/null || skip 'no jq'
+	bin=${CA_BIN:-$root/bin}
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+model() { # a word that makes it another one
+	printf 'class Model:\n    word = "%s"\n\ndef get_inputs():\n    pass\n' \
+		"$1"
+}
+
+@test "folders as KernelBench's: every task once, in order, the rest is told" {
+	mkdir -p kb/level1 kb/level2 kb/.git kb/empty
+	model a >kb/level1/1_a.py
+	model b >kb/level1/10_b.py
+	model c >kb/level1/2_c.py
+	model a >kb/level2/1_again.py
+	model hidden >kb/.git/x.py
+	echo 'x = 1' >kb/level2/2_helper.py
+	printf 'class Model: \xff\n' >kb/level2/3_bytes.py
+	head -c 2000000 /dev/zero | tr '\0' '#' >kb/level2/4_long.py
+	: >kb/level2/5_empty.py
+	ln -s ../level1/1_a.py kb/level2/6_link.py
+	echo text >kb/README
+	run -0 --separate-stderr "$bin/ca-crawl" -v kb
+	[ "$(jq -r .source.ref <<<"$output" | tr '\n' ' ')" = \
+		'kb/level1/1_a.py kb/level1/2_c.py kb/level1/10_b.py ' ]
+	[ "$(jq -r .code <<<"$output" | head -n 2)" = \
+		"$(model a | head -n 2)" ]
+	[ "$(jq -r .id <<<"$output" | head -n 1)" = \
+		"$(sha256sum <kb/level1/1_a.py | cut -c-32)" ]
+	for word in '3 tasks, 5 skipped' 'byte for byte' 'is not UTF-8' \
+		'no class Model' 'is empty' 'too long' \
+		"skipped 'kb/level2/2_helper.py'"; do
+		[[ $stderr == *"$word"* ]]
+	done
+}
+
+@test "rows as JSON lines and as an array" {
+	model a | jq -cRs '{ops: "[\"wrong\"]", data_source: "set#x2", code: .}' \
+		>rows.jsonl
+	model b | jq -cRs '{ops: [], data_source: "set#x3", code: .}' \
+		>>rows.jsonl
+	echo '{"no":"code"}' >>rows.jsonl
+	echo 'nonsense' >>rows.jsonl
+	jq -cs . <(head -n 2 rows.jsonl) >rows.json
+	for file in rows.jsonl rows.json; do
+		run -0 --separate-stderr "$bin/ca-crawl" "$file"
+		[ "$(jq -c '[.source.name, .source.ref, .ops]' \
+			<<<"$output" | tr '\n' ' ')" = \
+"[\"set#x2\",\"$file:1\",null] [\"set#x3\",\"$file:2\",null] " ]
+	done
+	run -0 --separate-stderr "$bin/ca-crawl" -n 1 rows.jsonl
+	[ "$(wc -l <<<"$output")" = 1 ]
+	echo '[1,' >bad.json
+	run -65 "$bin/ca-crawl" bad.json
+}
+
+@test "a source that yields too little is an error, after what it yields" {
+	model a >a.py
+	run -65 --separate-stderr "$bin/ca-crawl" --min-yield 2 a.py
+	[ "$(wc -l <<<"$output")" = 1 ]
+	[[ $stderr == *"yields 1 tasks, fewer than 2"* ]]
+	mkdir none
+	run -65 "$bin/ca-crawl" none
+	run -66 "$bin/ca-crawl" nowhere
+	run -64 "$bin/ca-crawl"
+}
+
+@test "torch's operators become files that run alone" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	run --separate-stderr "$bin/ca-crawl" --device cpu --ms 0.02 \
+		--only addmv torch
+	[[ $stderr != *"No module named 'numpy'"* ]] || skip 'no NumPy'
+	[ "$status" = 0 ]
+	[ "$(jq -c '[.parts, .source.name]' <<<"$output")" = \
+		'[["torch.addmv"],"torch"]' ]
+	jq -r .code <<<"$output" >model.py
+	grep -q 'torch.addmv(x0, x1, x2' model.py
+	"$bin/ca-crawl" -q --device cpu --ms 0.02 --only nn.GroupNorm torch \
+		>norm
+	[ "$(jq -r '.pieces[0].init' norm)" = 'nn.GroupNorm(8, 72)' ]
+	jq -c . <<<"$output" >>norm
+	"$bin/ca-filter" --device cpu --checks contract,eager,random \
+		--min-ms 0 norm >judged
+	[ "$(jq -c .keep judged | tr '\n' ' ')" = 'true true ' ]
+	run -65 "$bin/ca-crawl" --device cpu --only no-such-thing torch
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ca-combine: tasks out of several operators each.
+ */
+#include "base/sig.h"
+#include "rec/stage.h"
+#include "synth/combine.h"
+#include "synth/task.h"
+
+static struct combine_opts opts;
+static const char *mix;
+static struct combine *combine;
+
+static const struct opt table[] = {
+	{ OPT_STR, 'd', "device", "DEV",
+	  "cpu, cuda or cuda:N (default: a GPU if there is one)",
+	  &opts.device, 0, 0 },
+	{ OPT_INT, 0, "count", "N", "how many tasks to make (100)",
+	  &opts.count, 0, 1e9 },
+	{ OPT_STR, 0, "mix", "SHARES",
+	  "shares of x1 to x5 and transformers (the paper's)", &mix, 0, 0 },
+	{ OPT_STR, 0, "not-in", "FILE",
+	  "make no task whose code is among these tasks", &opts.not_in,
+	  0, 0 },
+	{ OPT_SIZE, 0, "max-bytes", "SIZE",
+	  "the most that any result may take (512M)", &opts.max_bytes, 0, 0 },
+	{ OPT_SECONDS, 0, "task-timeout", "TIME", "for each draw (60s)",
+	  &opts.task_s, 0, 0 },
+	{ OPT_SECONDS, 0, "lease-timeout", "TIME",
+	  "how long to wait for the device (600s)", &opts.lease_s, 0, 0 },
+	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
+};
+
+static const struct tool tool = {
+	.name = "ca-combine",
+	.operands = "[FILE ...]",
+	.purpose = "make tasks out of several operators each",
+	.opts = table,
+	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED,
+	.max_operands = -1,
+};
+
+static int record(void *ctx, struct rec *r, struct err *e)
+{
+	(void)ctx;
+	return combine_take(combine, r, e);
+}
+
+int main(int argc, char **argv)
+{
+	struct stage_ops ops = {
+		.name = "ca-combine", .record = record, .wants = task_wants,
+		.silent = 1,
+	};
+	struct err e = ERR_INIT;
+	struct output out;
+	struct common c, reading;
+	int first, rc;
+
+	combine_defaults(&opts);
+	first = opt_parse(&tool, argc, argv, &c);
+	opts.seed = c.seeded ? c.seed : 1;
+	if (mix && combine_mix(&opts, mix, &e))
+		die_err(&e);
+	combine = combine_open(&opts, &e);
+	if (!combine)
+		die_err(&e);
+	reading = c;
+	reading.out = "/dev/null";
+	rc = stage_run(&ops, &reading, argc, argv, first);
+	if (!rc) {
+		if (output_open(&out, c.out, &e))
+			die_err(&e);
+		rc = combine_run(combine, &out, &e) ? -1 : 0;
+		/* What was made stays. */
+		if (output_close(&out, 1, rc ? NULL : &e))
+			rc = -1;
+	}
+	combine_close(combine);
+	if (sig_caught())
+		return 128 + sig_caught();
+	if (rc < 0)
+		die_err(&e);
+	opt_release(&tool);
+	return rc;
+}
