@@ -329,8 +329,11 @@ static int call(struct device *d, struct runner *r, struct ca_go *go,
 	trace_resume(r->trace);
 	res->wait = wait_for(d, r, w, &res->msg, deadline);
 	answered = now_ns();
-	if (res->wait == WAIT_OK && weakened("stop"))
-		poll(NULL, 0, 100);
+	for (int i = 0; i < 300 && res->wait == WAIT_OK &&
+			weakened("stop"); i++) {
+		poll(NULL, 0, 1);
+		trace_serve(r->trace);
+	}
 	if (res->wait != WAIT_OK || still(r, res, &t1))
 		return 1;
 	if (weakened("stop"))
