@@ -134,10 +134,11 @@ int device_cuda_sees_processes(struct device *d)
 	return count_processes(cuda_of(d), &here, &other) > 0 && here;
 }
 
-static int cuda_foreign(struct device *d)
+static int cuda_foreign(struct device *d, pid_t trusted)
 {
 	int here, other, n = count_processes(cuda_of(d), &here, &other);
 
+	(void)trusted;
 	return n > MAX_PIDS || (here && other);
 }
 

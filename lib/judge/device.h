@@ -160,8 +160,9 @@ struct device_ops {
 	int (*lease)(struct device *d, int exclusive, double seconds,
 		     struct err *e);
 	void (*unlease)(struct device *d);
-	/* Whether somebody else uses the device now (contention). */
-	int (*foreign)(struct device *d);
+	/* Whether somebody else uses the device (contention): on CUDA now, on
+	 * the CPU while `trusted`, a process of ours, has lived. */
+	int (*foreign)(struct device *d, pid_t trusted);
 };
 
 struct device {

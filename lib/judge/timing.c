@@ -317,6 +317,9 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 		    calib_race(&c, &t->race[who], t->rounds))
 			goto out;
 	rc = 0;
+	t->busy += !!j->dev->ops->foreign(j->dev, c.r.child.pid);
+	/* Noise on the CPU comes and goes. */
+	t->contended = c.cuda ? t->busy > 0 : 2 * t->busy > t->rounds + 1;
 out:
 	runner_stop(j, &c.r);
 	trial_release(&tr);
@@ -365,7 +368,6 @@ static int one_round(struct judge *j, struct oracle *o,
 				   j->dev->resolution_us * 1000,
 				   &race->time[t->rounds]);
 	}
-	t->contended |= j->dev->ops->foreign(j->dev);
 	t->rounds++;
 	return 0;
 }
@@ -417,6 +419,7 @@ void timing_again(struct timing *t)
 {
 	t->rounds = 0;
 	t->contended = 0;
+	t->busy = 0;
 	t->verified = 0;
 	memset(&t->saw, 0, sizeof(t->saw));
 }

@@ -32,6 +32,7 @@ struct timing {
 	struct race race[RACERS];
 	size_t rounds;
 	size_t iterations;	/* timed ones of a process */
+	size_t busy;		/* rounds while somebody else used the device */
 	int contended;
 	struct bank *bank;	/* timing_run's own */
 	uint64_t verified; /* timed iterations of the candidate, all right */
