@@ -153,7 +153,8 @@ struct gpu_pick_back {
 };
 
 /*
- * Draws a token from each row of logits (m, v).  Per row: temp (0: the
+ * Draws a token from each row of logits (m, v), the one at which the sum of
+ * probabilities by id passes u.  Per row: temp (0: the
  * largest, the first of equals), top_p (1: all), top_k (0: all), u in [0, 1)
  * the random number.  logprob is that of the token at that temperature (at 1
  * when temp is 0) before top_p and top_k, bit for bit as gpu_pick's.

@@ -108,6 +108,13 @@ static int likelier(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const struct word *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
 static int32_t largest(const float *x, int v)
 {
 	int32_t best = 0;
@@ -164,6 +171,7 @@ static int32_t sample_row(const float *x, int v, float inv_temp, float lse,
 	if (top_p < 1 || (top_k > 0 && top_k < v)) {
 		qsort(w, (size_t)v, sizeof *w, likelier);
 		n = cut(w, v, top_p, top_k, &sum);
+		qsort(w, (size_t)n, sizeof *w, by_id);
 	}
 	return draw(w, n, sum, u);
 }
