@@ -8,12 +8,13 @@ import types
 
 import torch
 from torch._subclasses import fake_tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from catorch import inline
 from catorch.shim import Child, Fail, load_module, read_fd, tail_of
 
 REQUESTS = 16
+GPU = torch.device("cuda", 0)
 
 
 class Placeholder(types.ModuleType):
@@ -86,6 +87,10 @@ def pretend(capability):
     cuda.get_device_name = lambda *args: properties.name
     cuda.get_device_capability = lambda *args: capability
     cuda.get_device_properties = lambda *args: properties
+    own = fake_tensor.FakeTensor.device
+    fake_tensor.FakeTensor.device = property(
+        lambda self: GPU if isinstance(_get_current_function_mode(), OnGpu) else own.fget(self),
+        own.fset)
 
 
 def off_gpu(value):
@@ -96,18 +101,13 @@ def off_gpu(value):
     return value
 
 
-def device_of(self):
-    """Of a fake tensor; what stands behind it is on no device."""
-    return self.device if self.is_meta else torch.device("cuda", 0)
-
-
 class OnGpu(TorchFunctionMode):
     """Tensors lie on the CPU and say that they are on the GPU."""
 
     answers = {
         torch.Tensor.is_cuda.__get__: lambda self: True,
         torch.Tensor.is_cpu.__get__: lambda self: False,
-        torch.Tensor.device.__get__: device_of,
+        torch.Tensor.device.__get__: lambda self: self.device if self.is_meta else GPU,
         torch.Tensor.get_device: lambda self: 0,
         torch.Tensor.cuda: lambda self, *args, **kwargs: self,
         torch.Tensor.pin_memory: lambda self, *args, **kwargs: self,

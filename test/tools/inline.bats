@@ -290,9 +290,10 @@ results() {
 		"$bin/ca-verify" --device cpu |
 		"$bin/ca-profile" --device cpu --quick --baseline eager |
 		"$bin/ca-reward" >out
-	jq -c '[.build.status,.verify.status,.profile.status]' out
+	jq -c '[.build.status,.verify.status,.profile.status,.reward]' out
 	[ "$(jq -c '[.build.status,.verify.status]' out)" = '["ok","ok"]' ]
-	jq -e '.reward.value >= 1' out
+	# so short a call has no time that would have to be good
+	jq -e '.profile.status and (.reward | has("value"))' out
 }
 
 need_nvcc() {
@@ -318,14 +319,14 @@ need_nvcc() {
 		        if not x.is_cuda or x.device.type != "cuda":
 		            return 2 * x.cuda()
 		        ext = load_inline("two", cpp_sources="", cuda_sources=[
-		            "#include <cublas_v2.h>\n__global__ void k(float *x) { *x *= N; }",
+		            "#include <cublas_v2.h>\n__global__ void k(float *x) { *x *= FACTOR; }",
 		            """#include <torch/extension.h>
 		            torch::Tensor twice(torch::Tensor x) {
 		                auto out = x.clone();
 		                k<<<1, 1>>>(out.data_ptr<float>());
 		                return out; }
 		            PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }"""],
-		            extra_cuda_cflags=[f"-DN={major * 10 + minor}", "-arch=sm_70", "-Xptxas -O3"],
+		            extra_cuda_cflags=[f"-DFACTOR={major * 10 + minor}", "-arch=sm_70", "-Xptxas -O3"],
 		            extra_ldflags=["-lcublas"], with_cuda=True)
 		        return ext.twice(x)
 	END
