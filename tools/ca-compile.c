@@ -24,7 +24,7 @@ static const char *trust_key, *tasks_file;
 static struct tasks *tasks;
 static int exit_status;
 static int pairs;
-static int fell_short;
+static int fell_short, seen;
 
 static const struct opt options[] = {
 	{ OPT_STR, 'd', "device", "DEVICE", "cpu, cuda or cuda:N (default: "
@@ -98,7 +98,10 @@ static int wants(void *ctx, enum rec_kind k)
 static void done(void *ctx, const struct rec *r)
 {
 	(void)ctx;
-	if (r->kind == REC_CANDIDATE && build_status(r) != ST_OK)
+	if (r->kind != REC_CANDIDATE)
+		return;
+	seen = 1;
+	if (build_status(r) != ST_OK)
 		fell_short = 1;
 }
 
@@ -149,5 +152,5 @@ int main(int argc, char **argv)
 	rc = stage_run(&ops, &common, argc, argv, first);
 	tasks_free(tasks);
 	opt_release(&tool);
-	return rc == 0 && exit_status && fell_short ? CA_FALSE : rc;
+	return rc == 0 && exit_status && (fell_short || !seen) ? CA_FALSE : rc;
 }

@@ -123,6 +123,9 @@ int main(int argc, char **argv)
 	if (judging_init(&judging, &opts, &c, &e))
 		die_err(&e);
 	judging_warm(&judging, opts.eager_only ? NULL : "compile");
+	if (opts.max_rounds != 6 && opts.max_rounds != 12 &&
+	    opts.max_rounds != 24)
+		die(CA_USAGE, "--max-rounds takes 6, 12 or 24");
 	if (json && !reference)
 		die(CA_USAGE, "--json is for --reference");
 	if (json && table)

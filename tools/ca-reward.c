@@ -20,7 +20,7 @@ static struct reward_rules rules;
 static struct mac_key key;
 static const char *scheme = "milestone", *over, *clock_name = "bracket";
 static double required = NAN;
-static int table, headed, short_of, no_prov;
+static int table, headed, short_of, seen, no_prov;
 
 static int judge(void *ctx, struct rec *r, struct err *e)
 {
@@ -66,6 +66,7 @@ static void done(void *ctx, const struct rec *r)
 	(void)ctx;
 	if (r->kind != REC_CANDIDATE)
 		return;
+	seen = 1;
 	if (!isnan(required) && !(reward_value(r, &value) &&
 				  value >= required))
 		short_of = 1;
@@ -165,7 +166,7 @@ int main(int argc, char **argv)
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);
-	if (!rc && short_of)
+	if (!rc && (short_of || (!isnan(required) && !seen)))
 		rc = CA_FALSE;
 	return rc;
 }

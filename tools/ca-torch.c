@@ -179,6 +179,9 @@ int main(int argc, char **argv)
 	struct err e = ERR_INIT;
 
 	opt_parse(&tool, argc, argv, &common);
+	if (list + stop + prepare > 1)
+		die(CA_USAGE, "--list, --stop and --prepare exclude "
+		    "each other");
 	if (run(&e))
 		die_err(&e);
 	opt_release(&tool);

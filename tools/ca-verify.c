@@ -10,7 +10,7 @@
 
 static struct judge_opts opts;
 static struct judging judging;
-static int explain, predicate, short_of;
+static int explain, predicate, short_of, seen;
 
 static int record(void *ctx, struct rec *r, struct err *e)
 {
@@ -29,6 +29,7 @@ static void done(void *ctx, const struct rec *r)
 	(void)ctx;
 	if (r->kind != REC_CANDIDATE)
 		return;
+	seen = 1;
 	if (judge_status(r, "verify") != ST_OK)
 		short_of = 1;
 	if (!explain)
@@ -86,7 +87,7 @@ int main(int argc, char **argv)
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);
-	if (!rc && predicate && short_of)
+	if (!rc && predicate && (short_of || !seen))
 		rc = CA_FALSE;
 	return rc;
 }

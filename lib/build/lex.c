@@ -21,12 +21,18 @@ static size_t continuation(const char *s, const char *end)
 
 int lex_init(struct lexer *x, struct arena *a, const char *text, size_t len)
 {
-	const char *s = text, *end = text + len;
+	const char *s, *end = text + len;
 	size_t i, n = 0, m = 0, k;
 	size_t *splice;
 	char *buf;
 
 	memset(x, 0, sizeof(*x));
+	/* Compilers pass over a byte order mark. */
+	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {
+		text += 3;
+		len -= 3;
+	}
+	s = text;
 	for (i = 0; i < len; i++)
 		n += text[i] == '\\' && continuation(text + i, end) != 0;
 	x->line = 1;

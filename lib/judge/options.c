@@ -145,6 +145,7 @@ void judge_explain(const struct rec *r, struct str *out)
 	struct json *b = chain_field(r, "build");
 	struct json *v = chain_field(r, "verify");
 	const char *st = json_get_str(v, "status", "bad_record");
+	const char *phase = json_get_str(v, "phase", "");
 	const char *name = json_str(rec_get(r, "name"), NULL);
 	const struct json *t;
 
@@ -155,8 +156,8 @@ void judge_explain(const struct rec *r, struct str *out)
 	if (strcmp(json_get_str(b, "status", "ok"), "ok"))
 		explain_build(b, out);
 	else if (strcmp(st, "ok"))
-		str_addf(out, "  in %s: %s\n", json_get_str(v, "phase", "?"),
-			 json_get_str(v, "text", ""));
+		str_addf(out, "  %s%s%s%s\n", *phase ? "in " : "", phase,
+			 *phase ? ": " : "", json_get_str(v, "text", ""));
 	t = json_first(json_get(v, "tensors"));
 	for (; t; t = json_next(t))
 		explain_tensor(t, out);

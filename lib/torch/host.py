@@ -236,6 +236,7 @@ class Host:
         if pid:
             return pid
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent(SIGKILL, me)
             job.run(self.roles[job.req["role"]], fd)
         except BaseException:
@@ -382,11 +383,19 @@ def settle_memory():
     gc.freeze()
 
 
+def leave_at_once(*_):
+    raise SystemExit
+
+
 def serve(host):
     settle_memory()
+    if host.door:
+        signal.signal(signal.SIGTERM, leave_at_once)
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         host.run()
+    except SystemExit:
+        host.leave()
     finally:
         host.end()
 

@@ -56,6 +56,16 @@ ours() { # the line of --list about this test's host
 	[[ "$output" == *"CA_TORCH_IDLE: 'soon' is not"* ]]
 }
 
+@test "a host that is told to end leaves no socket" {
+	socket=$(tr '\0' '\n' <"/proc/$host/cmdline" | tail -n 3 | head -n 2 | paste -sd/)
+	[ -S "$socket" ]
+	kill -TERM "$host"
+	wait_for nothing_left
+	[ ! -e "$socket" ]
+	run "$bin/ca-torch" --list --prepare
+	[ "$status" -eq 64 ]
+}
+
 @test "another environment has another host" {
 	OMP_NUM_THREADS=1 "$bin/ca-torch" >/dev/null
 	[ "$(count)" -eq 2 ]

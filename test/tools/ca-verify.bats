@@ -328,12 +328,14 @@ verify() {
 	sed -i 's/cuda_extension.twice/cuda_extension.twise/' typo/model_new.py
 	"$bin/ca-verify" --device cpu typo >out
 	[ "$(statuses verify out)" = $'typo\tcrashed' ]
+	[ "$("$bin/ca-verify" -e </dev/null; echo $?)" = 1 ]
 	[[ $(jq -r .verify.text out) = *"no launcher 'twise' (there are: twice)"* ]]
 }
 
 @test "a byte order mark, and a task by its id" {
 	model | task marked
-	sed -i '1s/^/\xef\xbb\xbf/' marked/model_new.py
+	sed -i '1s/^/\xef\xbb\xbf/' marked/model_new.py marked/model.py \
+		marked/kernels/twice.c
 	build whole marked
 	jq -c '.task |= {id}' whole >short
 	jq -c '{kind: "task", v: 1, code: .task.code}' whole >tasks
