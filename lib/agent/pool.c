@@ -156,7 +156,7 @@ static void pass_line(void *ctx, const char *line, size_t len)
 }
 
 /* Puts the record of a rollout out, and what became of it into the counts. */
-static void emit(struct pool *p, struct child *c, const struct str *line)
+static void emit(struct pool *p, const struct str *line)
 {
 	struct json *j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE,
 				    NULL, NULL);
@@ -168,7 +168,6 @@ static void emit(struct pool *p, struct child *c, const struct str *line)
 	p->infra |= !strcmp(why, "infra_error") || !strcmp(why, "killed") ||
 		    !strcmp(why, "api_error");
 	json_free(j);
-	home_clean(&p->home, c->job.id, p->o->keep);
 }
 
 /* A rollout that left no record. */
@@ -186,7 +185,7 @@ static void emit_failure(struct pool *p, struct child *c, int status)
 	home_failure(&c->job, WIFSIGNALED(status) ? "killed" : "infra_error",
 		     why, &line);
 	if (!line.failed)
-		emit(p, c, &line);
+		emit(p, &line);
 	str_release(&line);
 }
 
@@ -216,7 +215,8 @@ static void reap_child(struct pool *p, struct child *c)
 	str_release(&c->out);
 	interrupted = sig_caught() || p->gone;
 	if (!status && !home_record(&p->home, c->job.id, &line, &e)) {
-		emit(p, c, &line);
+		emit(p, &line);
+		home_clean(&p->home, c->job.id, p->o->keep);
 	} else if (!interrupted && c->starts < STARTS &&
 		   WIFSIGNALED(status)) {
 		c->job.resume = 1;
@@ -275,7 +275,7 @@ static void start_more(struct pool *p)
 		if (c->job.refused || (c->job.resume &&
 		    !home_record(&p->home, c->job.id, &line, NULL))) {
 			if (!c->job.refused)
-				emit(p, c, &line);
+				emit(p, &line);
 			free_child(p, c);
 			i--;
 		} else if (start_child(p, c, &e)) {
