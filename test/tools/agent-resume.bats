@@ -77,7 +77,7 @@ kill_at() {
 	rm -rf run
 	calm &
 	for _ in $(seq 100); do
-		[ -e run/*/work/b ] && break
+		compgen -G "run/*/work/b" >/dev/null && break
 		sleep 0.02
 	done
 	pkill -9 -P $! -x ca-agent
