@@ -2,17 +2,20 @@
  *
  * ca-agent: lets a model work on tasks, and writes what it did.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/pool.h"
+#include "agent/show.h"
 #include "base/err.h"
 #include "build/device.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
-#include "rec/json.h"
+#include "rec/stage.h"
 
 static struct agent_opts agent = {
 	.model = "", .rules = "paper",
@@ -24,7 +27,8 @@ static struct agent_opts agent = {
 static struct judge_opts judge;
 static struct pool_opts pool = { .agent = &agent, .k = 1 };
 static struct opt_list judges;
-static const char *grade = "full";
+static const char *grade = "full", *export;
+static int show, all;
 static int serve;
 
 static const struct opt options[] = {
@@ -87,6 +91,12 @@ static const struct opt options[] = {
 	  0, 0 },
 	{ OPT_FLAG, 0, "resume", NULL, "go on with what is in --dir",
 	  &pool.resume, 0, 0 },
+	{ OPT_FLAG, 0, "show", NULL, "print trajectories for people", &show,
+	  0, 0 },
+	{ OPT_FLAG, 0, "all", NULL, "with --show: nothing is cut", &all,
+	  0, 0 },
+	{ OPT_CHOICE, 0, "export", "atif|sharegpt", "write trajectories in "
+	  "another format", &export, 0, 0 },
 	{ OPT_FLAG, 0, "serve-judge", NULL, "be a judge (see --judge)",
 	  &serve, 0, 0 },
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
@@ -164,6 +174,52 @@ static void own_judge(const char *argv[], char self[4096],
 	argv[i] = NULL;
 }
 
+/* One trajectory, instead of its record. */
+static void print(void *ctx, const struct rec *r)
+{
+	struct str out = STR_INIT;
+
+	(void)ctx;
+	if (r->kind == REC_TRAJECTORY && show)
+		show_trajectory(r->root, isatty(STDOUT_FILENO), all, &out);
+	else if (r->kind == REC_TRAJECTORY)
+		export_trajectory(r->root, *export == 'a' ? EXPORT_ATIF :
+				  EXPORT_SHAREGPT, &out);
+	if (out.len)
+		fwrite(out.buf, 1, out.len, stdout);
+	str_release(&out);
+	if (fflush(stdout) && errno == EPIPE)
+		exit(128 + SIGPIPE);
+	if (ferror(stdout))
+		die(CA_IOERR, "cannot write to standard output");
+}
+
+static int leave(void *ctx, struct rec *r, struct err *e)
+{
+	(void)ctx;
+	(void)r;
+	(void)e;
+	return 0;
+}
+
+static int is_trajectory(void *ctx, enum rec_kind k)
+{
+	(void)ctx;
+	return k == REC_TRAJECTORY;
+}
+
+static int translate(const struct common *c, int argc, char **argv, int first)
+{
+	const struct stage_ops ops = {
+		.name = "ca-agent", .record = leave, .wants = is_trajectory,
+		.done = print, .silent = 1
+	};
+
+	if (strcmp(c->out, "-"))
+		die(CA_USAGE, "-o is for records");
+	return stage_run(&ops, c, argc, argv, first);
+}
+
 static int run(const struct common *c, int argc, char **argv, int first)
 {
 	const char *own[12];
@@ -171,6 +227,8 @@ static int run(const struct common *c, int argc, char **argv, int first)
 	char self[4096];
 	int rc;
 
+	if (show || export)
+		return translate(c, argc, argv, first);
 	if (serve) {
 		judge.device = agent.device;
 		judge.lease_s = agent.judge_s;

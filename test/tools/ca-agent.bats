@@ -313,3 +313,35 @@ http() {
 	[ "$status" = 66 ]
 	[[ $output = *"cannot find the skill 'nowhere'"* ]]
 }
+
+@test "--show prints a trajectory for people" {
+	script "$(jq -cn '{content: "Look.", calls: [{name: "Bash", args: {command: "seq 50; printf \"\\033[31m\""}}]}')" \
+		"$(tool Write '{"file_path":"/work/model_new.py","content":"x = 1\n"}')" \
+		"$(sh_turn 'ca-verify')" "$done_turn"
+	agent
+	"$bin/ca-agent" --show out >text
+	grep -q -- '--- turn 1  (100 + 10 tokens' text
+	grep -q '^  Bash seq 50' text
+	grep -q '  | ([0-9]* more bytes)' text
+	grep -q '^  + x = 1' text
+	grep -q '^  \[verify: ok\]' text
+	grep -q '^=== final; reward 1' text
+	[ "$(grep -c $'\033' text)" = 0 ]
+	"$bin/ca-agent" --show --all out | grep -q '  | 50'
+	"$bin/ca-agent" --show <tasks >text
+	[ ! -s text ]
+}
+
+@test "--export writes ATIF and ShareGPT" {
+	script "$(jq -cn '{content: "Look.", calls: [{name: "Bash", args: {command: "echo a"}}, {name: "Nope", args: {}}]}')" \
+		"$done_turn"
+	agent
+	"$bin/ca-agent" --export atif out >atif
+	jq -e '.schema_version == "ATIF-v1.4" and [.steps[].source] == ["system", "user", "agent", "agent"]
+		and .steps[2].tool_calls[0].arguments.command == "echo a"
+		and [.steps[2].observation.results[].source_call_id] == ["c0_0", "c0_1"]
+		and [.steps[].step_id] == [1, 2, 3, 4] and .steps[2].metrics.prompt_tokens == 100' atif
+	"$bin/ca-agent" --export sharegpt out >share
+	jq -e '[.conversations[].from] == ["system", "human", "gpt", "tool", "tool", "gpt"] and
+		(.conversations[2].value | test("<tool_call>\n{\"name\": \"Bash\""))' share
+}
