@@ -26,7 +26,7 @@ teardown() {
 	done
 	url=http://127.0.0.1:$(cat port)/v1
 	again() {
-		CA_BIN=$bin "$root/pipelines/rollout.sh" -e "$url" "$@" -m m -o out.d -k 2 -j 3 \
+		CA_BIN=$bin "$root/pipelines/rollout.sh" -e "$url" -m m -o out.d -k 2 -j 3 \
 			-J ./judge -c 1 -C 2 tasks -- --skill skill -d cpu
 	}
 	again >summary
