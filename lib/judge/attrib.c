@@ -20,11 +20,13 @@
 #define FREE_PART 50e3		/* and for each result */
 #define FREE_IDLE 4		/* with so many times an empty call's */
 /* A call that takes longer than this beyond what is free computes something,
- * and a twentieth of it at least has to be the candidate's. */
-#define LONG_NS 300e3
+ * and a twentieth of it at least has to be the candidate's.  Python alone
+ * takes half a millisecond where others press on its caches. */
+#define LONG_NS 1e6
 #define OWN_SHARE 0.05
 #define MISSING_SHARE 0.5	/* of the CPU time, unseen; not of a call
 				 * that is short */
+#define SHORT_NS 300e3
 #define FEW 4			/* samples that say nothing by themselves */
 
 static double sum_of(const double ns[PLACES], const enum place *p, size_t n)
@@ -108,7 +110,7 @@ static int is_cut_off(const struct attribution *a, char *text, size_t len)
 	for (int i = 0; i < PLACES; i++)
 		all += a->ns[i];
 	if (a->missing_ns <= MISSING_SHARE * all ||
-	    a->missing_ns <= LONG_NS * calls)
+	    a->missing_ns <= SHORT_NS * calls)
 		return 0;
 	snprintf(text, len, "%.0f of %.0f us of a call were not seen from "
 		 "outside", a->missing_ns / calls / 1e3, all / calls / 1e3);
