@@ -189,9 +189,10 @@ def prime(cache):
         for name in MODULES:
             importlib.import_module(name)
         path = os.path.join(cache, f"hashes-{key_of(triton_stamp())}.json")
-        if not os.path.exists(path):
+        if os.path.exists(path):
+            use_hashes(json.loads(setup.read(path)))
+        else:                   # known to this process from now on
             keep(path, find_hashes())
-        use_hashes(json.loads(setup.read(path)))
 
 
 def prime_cpu(cache, flags):
