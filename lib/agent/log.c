@@ -10,21 +10,31 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
 
+#define LOCK_SECONDS 3		/* the rest of a killed process is going */
 #define EVENT_MAX ((size_t)64 << 20)
 
 int log_open(struct log *l, const char *path, struct err *e)
 {
+	const struct timespec nap = { 0, 20000000 };
+	int64_t end = deadline_in(LOCK_SECONDS);
+
 	memset(l, 0, sizeof(*l));
 	l->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC |
 		     O_NOFOLLOW, 0644);
 	if (l->fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
-	if (flock(l->fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
+	while (flock(l->fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || now_ns() > end)
+			goto fail;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+fail:
 	if (errno == EWOULDBLOCK)
 		err_set(e, CA_UNAVAILABLE, "another process works on '%s'",
 			path);

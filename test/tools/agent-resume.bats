@@ -96,7 +96,7 @@ kill_at() {
 }
 
 @test "two processes on one directory do not mix" {
-	script "$(sh_turn 'sleep 2')" "$done_turn"
+	script "$(sh_turn 'sleep 6')" "$done_turn"
 	calm &
 	sleep 0.7
 	"$bin/ca-agent" --model-cmd cat --skill skill -d cpu --seed 1 --dir run --resume tasks >other 2>err || [ $? = 75 ]
