@@ -271,7 +271,7 @@ need_nvcc() {
 	[ "$(jq -r '.build.log|length' out)" -le 16384 ]
 }
 
-@test "what is not a source is ignored, and -v says so" {
+@test "what is not a source is ignored; what might be meant as one is named" {
 	workdir odd x.c <<<'void f(int n) { }'
 	ln -s /etc/passwd odd/kernels/link.c
 	mkfifo odd/kernels/fifo.c
@@ -285,7 +285,9 @@ need_nvcc() {
 	grep -q 'kernels/fifo.c: ignored: FIFO' said
 	grep -q 'cuda_extension.so: ignored' said
 	"$compile" --device cpu odd >out 2>said
-	[ ! -s said ]
+	[ "$(wc -l <said)" -eq 2 ]
+	grep -q 'kernels/link.c: ignored: symbolic link' said
+	grep -q 'kernels/fifo.c: ignored: FIFO' said
 }
 
 fails() { # exit code, text, arguments
