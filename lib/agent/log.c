@@ -15,26 +15,32 @@
 
 #include "base/io.h"
 
-#define LOCK_SECONDS 3		/* the rest of a killed process is going */
+#define LOCK_SECONDS 3
 #define EVENT_MAX ((size_t)64 << 20)
 
-int log_open(struct log *l, const char *path, struct err *e)
+/* Waits for the rest of a process that was killed. */
+static int lock(int fd)
 {
 	const struct timespec nap = { 0, 20000000 };
 	int64_t end = deadline_in(LOCK_SECONDS);
 
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || now_ns() > end)
+			return -1;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+int log_open(struct log *l, const char *path, struct err *e)
+{
 	memset(l, 0, sizeof(*l));
 	l->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC |
 		     O_NOFOLLOW, 0644);
 	if (l->fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", path);
-	while (flock(l->fd, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK || now_ns() > end)
-			goto fail;
-		nanosleep(&nap, NULL);
-	}
-	return 0;
-fail:
+	if (!lock(l->fd))
+		return 0;
 	if (errno == EWOULDBLOCK)
 		err_set(e, CA_UNAVAILABLE, "another process works on '%s'",
 			path);
