@@ -114,7 +114,7 @@ says() {
 	run -0 "$bin/ca-reward" --trust-key "$KEY" --allow-shared \
 		--require 3 some
 	printf '' >none
-	run -0 "$bin/ca-reward" --trust-key "$KEY" --require 3 none
+	run -1 "$bin/ca-reward" --trust-key "$KEY" --require 3 none
 }
 
 @test "--no-folding, --allow-replay and --same-math" {

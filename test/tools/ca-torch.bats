@@ -115,6 +115,7 @@ ours() { # the line of --list about this test's host
 
 @test "--stop lets those finish who are there" {
 	# Where /tmp is another one, so are the hosts: nobody else's are stopped.
+	[[ $(realpath "$bin") != /tmp/* ]] || skip 'the programs lie in /tmp'
 	build built "$fix/bad-hang"
 	cat >inside <<-END
 		mount -t tmpfs tmpfs /tmp && export TMPDIR=/tmp || exit 77
