@@ -10,21 +10,14 @@ setup() {
 }
 
 teardown() {
-	[ -z "${servers:-}" ] || kill $servers
-	cd / && rm -rf "$dir"
+	agent_teardown
 }
 
 @test "tasks become trajectories and a summary, and are not made twice" {
 	jq -c '., .code += "\n", .code += "\n\n"' tasks >more
 	mv more tasks
 	script "$(tool Bash '{"command":"date +%N"}')" "$done_turn"
-	python3 "$endpoint" script >port 2>/dev/null &
-	servers=$!
-	for _ in $(seq 100); do
-		[ -s port ] && break
-		sleep 0.1
-	done
-	url=http://127.0.0.1:$(cat port)/v1
+	serve
 	again() {
 		CA_BIN=$bin "$root/pipelines/rollout.sh" -e "$url" -m m -o out.d -k 2 -j 3 \
 			-J ./judge -c 1 -C 2 tasks -- --skill skill -d cpu

@@ -37,8 +37,20 @@ agent_setup() {
 	unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
 }
 
+# serve: the script over HTTP; $url.  Every server goes with the test: one
+# that stayed would keep bats waiting.
+serve() {
+	python3 "$endpoint" script >port 2>/dev/null 3>&- &
+	echo $! >>"$dir/servers"
+	for _ in $(seq 100); do
+		[ -s port ] && break
+		sleep 0.1
+	done
+	url=http://127.0.0.1:$(cat port)/v1
+}
+
 agent_teardown() {
-	[ -z "${server:-}" ] || kill "$server"
+	[ ! -s "$dir/servers" ] || xargs kill <"$dir/servers" || true
 	cd / && rm -rf "$dir"
 }
 

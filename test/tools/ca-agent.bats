@@ -14,17 +14,6 @@ teardown() {
 	agent_teardown
 }
 
-# serve: the script over HTTP; $url
-serve() {
-	python3 "$endpoint" script >port 2>/dev/null &
-	server=$!
-	for _ in $(seq 100); do
-		[ -s port ] && break
-		sleep 0.1
-	done
-	url=http://127.0.0.1:$(cat port)/v1
-}
-
 http() {
 	serve
 	"$bin/ca-agent" --endpoint "$url" --model m --skill skill -d cpu \
