@@ -41,7 +41,7 @@ static void begin(struct rg *r)
 {
 	static const char *const fixed[] = {
 		"rg", "--no-config", "--hidden", "--no-ignore", "--no-follow",
-		"--color=never", "--no-messages", "--glob=!/" PLACE_OUTPUT
+		"--color=never", "--no-messages", ("--glob=!/" PLACE_OUTPUT)
 	};
 	size_t i;
 
