@@ -172,15 +172,15 @@ static void blame(void **state)
 		"a.cu(7): error: namespace \"at\" has no member \"hypot\"",
 		"a.cpp:1:9: fatal error: ATen/cuda/Atomic.cuh: No such file",
 		"x.cpp:3:4: error: 'foo' is not a member of 'at'",
-		"a.cu(9): error: no operator \"+\" matches these operands\n"
-		"            operand types are: at::Tensor + at::Tensor",
-		"a.cu(2): error: identifier \"AT_DISPATCH_ALL_TYPES_AND4\" is "
-		"undefined",
+		("a.cu(9): error: no operator \"+\" matches these operands\n"
+		 "            operand types are: at::Tensor + at::Tensor"),
+		("a.cu(2): error: identifier \"AT_DISPATCH_ALL_TYPES_AND4\" is "
+		 "undefined"),
 	};
 	static const char *const own[] = {
 		"a.cu(7): error: identifier \"blockIdy\" is undefined",
-		"a.cpp:2:1: error: expected ';' before '}' token\n"
-		"    2 | torch::Tensor f() { return x }\n",
+		("a.cpp:2:1: error: expected ';' before '}' token\n"
+		 "    2 | torch::Tensor f() { return x }\n"),
 		"torch::Tensor is fine", "",
 	};
 	size_t i;
