@@ -314,8 +314,9 @@ static void crowds(void **state)
 		ast_doc_release(&normal);
 	}
 	assert_true(ast_similarity(store, &x[0], &x[1]) > 0.9);
-	assert_int_equal(read_codes(code, 20001, &x[1], &normal), 1);
 	ast_doc_release(&x[0]);
+	ast_doc_release(&x[1]);
+	assert_int_equal(read_codes(code, 20001, &x[1], &normal), 1);
 }
 
 int main(void)
