@@ -123,6 +123,15 @@ static int take_task(struct feed *f, const char *code)
 	return -1;
 }
 
+/* Hands a line on, or nothing when there was no memory for it, and frees it. */
+static void pass_line(struct feed *f, struct str *line)
+{
+	str_addc(line, '\n');
+	if (!line->failed)
+		f->o.pass(f->o.ctx, line->buf, line->len);
+	str_release(line);
+}
+
 static void bad_line(struct feed *f, size_t at, const char *why)
 {
 	struct str out = STR_INIT;
@@ -133,10 +142,7 @@ static void bad_line(struct feed *f, size_t at, const char *why)
 	     (unsigned long long)f->r.lineno, at, why);
 	rec_error(&out, strcmp(f->where, "stdin") ? f->where : NULL,
 		  f->r.lineno, at, why);
-	str_addc(&out, '\n');
-	if (!out.failed)
-		f->o.pass(f->o.ctx, out.buf, out.len);
-	str_release(&out);
+	pass_line(f, &out);
 }
 
 static void pass_on(struct feed *f, const char *line, size_t len)
@@ -145,10 +151,7 @@ static void pass_on(struct feed *f, const char *line, size_t len)
 
 	f->o.progress->foreign++;
 	str_add(&out, line, len);
-	str_addc(&out, '\n');
-	if (!out.failed)
-		f->o.pass(f->o.ctx, out.buf, out.len);
-	str_release(&out);
+	pass_line(f, &out);
 }
 
 static void take_line(struct feed *f, const char *line, size_t len)

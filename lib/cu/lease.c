@@ -117,8 +117,8 @@ int lease_take(const char *name, int exclusive, double seconds,
 	return l.lock;
 }
 
-static int open_user(const char *name, pid_t pid, int flags, char *path,
-		     size_t len, struct err *e)
+static int user_path(const char *name, pid_t pid, char *path, size_t len,
+		     struct err *e)
 {
 	char dir[CA_PATH_MAX], users[128];
 
@@ -126,41 +126,45 @@ static int open_user(const char *name, pid_t pid, int flags, char *path,
 	if (path_cache(dir, users, e))
 		return -1;
 	snprintf(path, len, "%s/%d", dir, (int)pid);
-	return open(path, flags | O_RDWR | O_CLOEXEC, 0666);
+	return 0;
 }
 
 int lease_register(const char *name, struct err *e)
 {
 	char path[CA_PATH_MAX + 16];
-	int fd = open_user(name, getpid(), O_CREAT, path, sizeof(path), e);
+	int fd;
 
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
-		close(fd);
-		fd = -1;
-	}
-	if (fd < 0 && e && !e->code)
+	if (user_path(name, getpid(), path, sizeof(path), e))
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) {
 		err_sys(e, CA_CANTCREAT, "cannot lock '%s'", path);
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
 	return fd;
 }
 
 void lease_unregister(const char *name, int fd)
 {
 	char path[CA_PATH_MAX + 16];
-	int again = open_user(name, getpid(), 0, path, sizeof(path), NULL);
 
-	if (again >= 0 && fd >= 0)
+	if (fd < 0)
+		return;
+	if (!user_path(name, getpid(), path, sizeof(path), NULL))
 		unlink(path);
-	if (again >= 0)
-		close(again);
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 }
 
 int lease_registered(const char *name, pid_t pid)
 {
 	char path[CA_PATH_MAX + 16];
-	int fd = open_user(name, pid, 0, path, sizeof(path), NULL), held;
+	int fd, held;
 
+	if (user_path(name, pid, path, sizeof(path), NULL))
+		return 0;
+	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
 	held = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;

@@ -84,6 +84,11 @@ void judge_close(struct judge *j)
 	free(j);
 }
 
+int judge_on_cuda(const struct judge *j)
+{
+	return !strcmp(j->dev->ops->name, "cuda");
+}
+
 void judge_adopt(struct judge *j, struct torch_host *h)
 {
 	j->host = h;
@@ -128,8 +133,7 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 
 double judge_copy_rate(struct judge *j)
 {
-	size_t bytes = strcmp(j->dev->ops->name, "cuda") ? COPY_CPU :
-		       COPY_CUDA;
+	size_t bytes = judge_on_cuda(j) ? COPY_CUDA : COPY_CPU;
 
 	if (j->copy_rate || judge_lease(j, 1, NULL))
 		return j->copy_rate > 0 ? j->copy_rate : 0;

@@ -67,7 +67,7 @@ static void set_baselines(struct judge *j, const char *code, size_t len,
 /* On CUDA one process's median is good to about a microsecond. */
 static size_t quick_rounds(const struct judge *j)
 {
-	return strcmp(j->dev->ops->name, "cuda") ? 2 : 1;
+	return judge_on_cuda(j) ? 1 : 2;
 }
 
 /*
@@ -82,7 +82,7 @@ static int race_all(struct judge *j, struct oracle *o, const char *task,
 	struct baseline known;
 
 	if (compile->runs && j->o.quick &&
-	    !strcmp(j->dev->ops->name, "cuda") &&
+	    judge_on_cuda(j) &&
 	    !baseline_get(j, task, &known)) {
 		compile->runs = 0;
 		if (timing_run(j, o, g, &p->t, max, &p->f))
@@ -355,7 +355,7 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 		attrib_write(&p->t.saw, w);
 	}
 	write_device_sums(p, w);
-	if (!strcmp(j->dev->ops->name, "cuda")) {
+	if (judge_on_cuda(j)) {
 		jw_key(w, "device_speedup");
 		jw_obj(w);
 		write_device_speedup(p, RACE_EAGER, "eager", w);

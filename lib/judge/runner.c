@@ -193,11 +193,6 @@ static size_t pool_bytes(const struct oracle *o)
 	return want > POOL_FLOOR ? want : POOL_FLOOR;
 }
 
-static int is_cuda(const struct judge *j)
-{
-	return !strcmp(j->dev->ops->name, "cuda");
-}
-
 /* What a baseline keeps for the next runner, in the order of judge.spare. */
 static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
 {
@@ -238,7 +233,7 @@ static int allocate(struct judge *j, const struct oracle *o,
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
 		    &e) ||
 	    (r->tabled && d->shared(j->dev, DESC_BYTES, 1, &r->desc, &e)) ||
-	    (!r->tabled && is_cuda(j) &&
+	    (!r->tabled && judge_on_cuda(j) &&
 	     d->shared(j->dev, TRACE_BYTES, 1, &r->seen, &e)))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return 0;
@@ -279,7 +274,7 @@ static int map(struct judge *j, struct runner *r, struct fail *f)
 	};
 	/* The last is for what a runner has to tell, if anything. */
 	size_t n = sizeof(mems) / sizeof(mems[0]) -
-		   !(is_cuda(j) || r->tabled);
+		   !(judge_on_cuda(j) || r->tabled);
 	struct str req = STR_INIT;
 	int fds[6], rc;
 

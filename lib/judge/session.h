@@ -60,6 +60,7 @@ int judge_lease(struct judge *j, int exclusive, struct err *e);
 
 /* Starts the host when there is none.  -1: `f` is a fault. */
 int host_ready(struct judge *j, struct fail *f);
+int judge_on_cuda(const struct judge *j);
 /* Whether the host still lives; reads what it has to say. */
 int host_alive(struct judge *j);
 

@@ -302,7 +302,7 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 {
 	struct trial tr;
 	struct calib c = { .j = j, .o = o, .capture = &tr.got, .warm = 1,
-			   .cuda = !strcmp(j->dev->ops->name, "cuda"),
+			   .cuda = judge_on_cuda(j),
 			   .f = f };
 	int rc = -1;
 
