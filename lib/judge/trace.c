@@ -209,6 +209,17 @@ static int poll_thread(struct trace *t, size_t i)
 	return 1;
 }
 
+/*
+ * A thread that was being made when its process was killed is traced, yet
+ * nobody was told of it, and until it is fetched its leader is not reported.
+ * So an ended leader that seems to be alone is asked for others.
+ */
+static int find_stragglers(struct trace *t)
+{
+	return t->n == 1 && !t->th[0].stopped && t->status == -1 &&
+	       is_zombie(t->pid, t->pid) && list_tasks(t) > 0;
+}
+
 static void drain(int sigfd)
 {
 	struct signalfd_siginfo si[16];
@@ -231,11 +242,8 @@ static void cont(struct thread *th)
 	ptrace(PTRACE_CONT, th->tid, NULL, (void *)(long)sig);
 }
 
-/* One pass: a process that stops again and again must not keep the judge from
- * its deadline.  What comes after the drain leaves a signal to poll for. */
-int trace_serve(struct trace *t)
+static void serve_each(struct trace *t)
 {
-	drain(t->sigfd);
 	for (size_t i = 0; i < t->n && !gone(t); ) {
 		size_t before = t->n;
 
@@ -246,6 +254,16 @@ int trace_serve(struct trace *t)
 			cont(&t->th[i]);
 		i++;
 	}
+}
+
+/* One pass: a process that stops again and again must not keep the judge from
+ * its deadline.  What comes after the drain leaves a signal to poll for. */
+int trace_serve(struct trace *t)
+{
+	drain(t->sigfd);
+	serve_each(t);
+	if (!gone(t) && find_stragglers(t))
+		serve_each(t);
 	return gone(t);
 }
 
@@ -293,7 +311,7 @@ static int settle(struct trace *t, int64_t deadline)
 		left = deadline - now_ns();
 		if (left <= 0)
 			return -1;
-		if (progress)
+		if (progress || find_stragglers(t))
 			continue;
 		/* Short waits: a SIGCHLD may have been merged with one that
 		 * was read before its thread was looked at. */
@@ -392,7 +410,7 @@ int trace_kill(struct trace *t)
 			if (t->n == before)
 				i++;
 		}
-		if (progress)
+		if (progress || find_stragglers(t))
 			continue;
 		poll(&p, 1, 2);
 		drain(t->sigfd);

@@ -187,13 +187,12 @@ static void crowd(void)
 
 /* Whenever somebody kills it, that is noticed at once: threads that have
  * ended are fetched, or their leader would never be reported. */
-static void test_a_kill_is_seen(void **state)
+static void is_seen_killed(void (*body)(void), int times)
 {
 	struct err e = ERR_INIT;
 
-	(void)state;
-	for (int k = 0; k < 12; k++) {
-		pid_t pid = begin(crowd);
+	for (int k = 0; k < times; k++) {
+		pid_t pid = begin(body);
 		struct trace *t = trace_seize(pid, sigfd, &e);
 		int64_t when;
 		int rc;
@@ -210,7 +209,21 @@ static void test_a_kill_is_seen(void **state)
 		       (trace_resume(t), nap(1), 1));
 		assert_int_not_equal(rc, -1);
 		assert_int_equal(trace_kill(t), SIGKILL);
+		assert_int_equal(kill(pid, 0), -1);	/* reaped as well */
 	}
+}
+
+static void test_a_kill_is_seen(void **state)
+{
+	(void)state;
+	is_seen_killed(crowd, 12);
+}
+
+/* A thread that was being made just then is traced, and nobody was told. */
+static void test_a_kill_in_birth_is_seen(void **state)
+{
+	(void)state;
+	is_seen_killed(breeder, 100);
 }
 
 static void test_no_such_process(void **state)
@@ -229,6 +242,7 @@ int main(void)
 		cmocka_unit_test(test_threads_come_and_go),
 		cmocka_unit_test(test_end_is_seen),
 		cmocka_unit_test(test_a_kill_is_seen),
+		cmocka_unit_test(test_a_kill_in_birth_is_seen),
 		cmocka_unit_test(test_no_such_process),
 	};
 
