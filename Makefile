@@ -164,6 +164,7 @@ bench: all
 bench-gpu: all $(gpu_progs)
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
+	@B=$B test/bench/engine.sh cuda
 
 # What `make install` puts below PREFIX and `make uninstall` removes.  The
 # programs write their completions themselves.

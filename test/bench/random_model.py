@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """random_model.py DIR SHAPE: a Llama in bf16 with random weights and the
-sizes of a real one, 135m or 1b, for timing."""
+sizes of a real one (135m, 1b), or small ones to try a bench, for timing."""
 
 import json
 import struct
@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 
 SHAPES = {
+    "small": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096},
     "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
              "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152},
     "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,

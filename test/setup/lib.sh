@@ -101,9 +101,11 @@ find_ruff() {
 # shellcheck disable=SC2034
 transformers_version=5.24.0
 models_python() {
-	py=$(cache_dir)/venv-tests/bin/python3
-	"$py" -c '
+	for py in "$(cache_dir)/venv-tests/bin/python3" "$(torch_python)"; do
+		[ -n "$py" ] && "$py" -c '
 import importlib.util, sys
 sys.exit(not all(map(importlib.util.find_spec, ("torch", "transformers"))))
-' 2>/dev/null && echo "$py"
+' 2>/dev/null && echo "$py" && return
+	done
+	return 1
 }
