@@ -138,7 +138,7 @@ test: all test-bins
 test-lib: test-bins
 	@B=$B BIN=$(BIN) test/run.sh lib
 
-test-gpu: all $(gpu_progs)
+test-gpu: all $(gpu_progs) $(helpers)
 	@B=$B BIN=$(BIN) test/run.sh gpu
 
 # All of test/attacks, and that each is paid where its defence is missing.
@@ -161,7 +161,7 @@ lint: all
 bench: all
 	@test/bench/stages.sh cpu
 
-bench-gpu: all $(gpu_progs)
+bench-gpu: all $(gpu_progs) $(helpers)
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
 	@B=$B test/bench/engine.sh cuda
