@@ -36,6 +36,7 @@ struct agent_opts {
 	const char *device;	/* "cpu", "cuda", … */
 	const char *rules;	/* that candidates are judged by */
 	const char *skill;	/* directory */
+	const char *fixed;	/* what of it work directories hold */
 	const char *cwd;	/* of the caller; for model_cmd */
 	const char *dir;	/* of all rollouts, absolute */
 	const char *python;	/* of the venv; NULL: none */

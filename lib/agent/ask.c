@@ -134,6 +134,29 @@ static int log_stop(struct rollout *r, enum stop s, const char *why,
 	return event_end(r, e);
 }
 
+/* While the model thinks, the turns before go to the disk, and what is left
+ * in the background is served. */
+static size_t meanwhile_fds(void *ctx, struct pollfd *p, size_t max)
+{
+	struct rollout *r = ctx;
+	const struct net_idle *i = tries_idle(r->tries);
+
+	log_sync(&r->log, NULL);
+	return i->fds(i->ctx, p, max);
+}
+
+static void meanwhile_ready(void *ctx)
+{
+	const struct net_idle *i = tries_idle(((struct rollout *)ctx)->tries);
+
+	i->ready(i->ctx);
+}
+
+void ask_idle(struct rollout *r, struct net_idle *idle)
+{
+	*idle = (struct net_idle){ meanwhile_fds, meanwhile_ready, r };
+}
+
 int ask_model(struct rollout *r, struct err *e)
 {
 	struct chat_answer a;
@@ -147,6 +170,10 @@ int ask_model(struct rollout *r, struct err *e)
 		return -1;
 	if (r->body.alloc > 1 << 20)
 		str_release(&r->body);
+	if (log_sync(&r->log, e)) {
+		chat_answer_release(&a);
+		return -1;
+	}
 	switch (a.how) {
 	case CHAT_OK:
 		rc = log_answer(r, &a, e);

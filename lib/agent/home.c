@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/place.h"
 #include "base/io.h"
 #include "base/hash.h"
 #include "base/path.h"
@@ -122,6 +123,7 @@ out:
 int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	      struct err *e)
 {
+	static char fixed[CA_PATH_MAX];
 	char fresh[CA_PATH_MAX + 64], base[CA_PATH_MAX];
 
 	if (!dir) {
@@ -137,8 +139,10 @@ int home_open(struct home *h, const char *dir, struct agent_opts *a,
 		return err_sys(e, CA_CANTCREAT, "cannot find '%s'", dir);
 	if (strlen(h->dir) > 3900)
 		return err_set(e, CA_CONFIG, "'%s' is too long a name", dir);
-	if (check_reach(h->dir, e) || put_commands(h, e) || set_skill(a, e))
+	if (check_reach(h->dir, e) || put_commands(h, e) || set_skill(a, e) ||
+	    place_fixed(h->dir, a->skill, fixed, e))
 		return -1;
+	a->fixed = fixed;
 	set_python(a);
 	if (!getcwd(h->cwd, sizeof(h->cwd)))
 		strcpy(h->cwd, "/");

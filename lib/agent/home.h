@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The directory of all rollouts: DIR/<id>/ with log, work directory and
- * record, DIR/.bin/ with the commands that jails offer.
+ * record, DIR/.bin/ with the commands that jails offer, DIR/.fixed-<digest>/
+ * with what work directories share.
  */
 #ifndef CA_AGENT_HOME_H
 #define CA_AGENT_HOME_H
@@ -23,8 +24,9 @@ struct job {
 void job_release(struct job *j);
 
 /* Makes or takes DIR (NULL: a fresh one in the cache) and sets a->dir,
- * a->skill (where it is NULL) and a->python.  As root every directory above
- * has to let others pass: CA_CONFIG names the one that does not. */
+ * a->skill (where it is NULL), a->fixed and a->python.  As root every
+ * directory above has to let others pass: CA_CONFIG names the one that does
+ * not. */
 int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	      struct err *e);
 /* Removes it unless it is kept. */

@@ -127,6 +127,7 @@ int log_commit(struct log *l, int (*each)(void *ctx, const struct json *ev,
 	if (!ev)
 		return err_wrap(e, "own event");
 	rc = write_full(l->fd, l->line.buf, l->line.len, e);
+	l->dirty = 1;
 	if (!rc)
 		rc = each(ctx, ev, e);
 	json_free(ev);
@@ -138,6 +139,8 @@ int log_commit(struct log *l, int (*each)(void *ctx, const struct json *ev,
 
 int log_sync(struct log *l, struct err *e)
 {
-	return fdatasync(l->fd) ? err_sys(e, CA_IOERR, "cannot write the log")
-				: 0;
+	if (l->dirty && fdatasync(l->fd))
+		return err_sys(e, CA_IOERR, "cannot write the log");
+	l->dirty = 0;
+	return 0;
 }

@@ -10,7 +10,7 @@
 #include "rec/json.h"
 
 struct log {
-	int fd;
+	int fd, dirty;		/* dirty: not all of it is on the disk */
 	struct str line;	/* of the event that is being written */
 	struct jw w;
 };
@@ -33,7 +33,7 @@ int log_commit(struct log *l, int (*each)(void *ctx, const struct json *ev,
 					  struct err *e),
 	       void *ctx, struct err *e);
 
-/* To the disk. */
+/* To the disk, what is not there yet. */
 int log_sync(struct log *l, struct err *e);
 
 #endif

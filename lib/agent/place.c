@@ -124,11 +124,22 @@ int place_parent(const struct place *p, const char *name, int make,
 	return step(p, upto, make, e);
 }
 
+int place_is_fixed(const struct place *p, const char *name, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < p->nfixed; i++)
+		if (strlen(p->fixed[i]) == len &&
+		    !strncmp(p->fixed[i], name, len))
+			return 1;
+	return 0;
+}
+
 int place_writable(const struct place *p, int dir, const char *last,
 		   struct err *e)
 {
 	char link[64], real[4096];
-	size_t root = strlen(p->path), i, n;
+	size_t root = strlen(p->path), n;
 	ssize_t len;
 	const char *rest;
 
@@ -141,12 +152,9 @@ int place_writable(const struct place *p, int dir, const char *last,
 		return err_set(e, CA_DATAERR, "it is not below " PLACE_SHOWN);
 	rest = real[root] ? real + root + 1 : last;
 	n = strcspn(rest, "/");
-	for (i = 0; i < p->nfixed; i++)
-		if (strlen(p->fixed[i]) == n &&
-		    !strncmp(p->fixed[i], rest, n))
-			return err_set(e, CA_DATAERR, "'%s' is protected: it "
-				       "may be read, not changed",
-				       p->fixed[i]);
+	if (place_is_fixed(p, rest, n))
+		return err_set(e, CA_DATAERR, "'%.*s' is protected: it may be "
+			       "read, not changed", (int)n, rest);
 	return 0;
 }
 

@@ -27,16 +27,24 @@ struct place {
 };
 
 /*
- * Fills a new directory `path` (its parent exists): model.py from `code`;
- * utils/ with the commands of the released workdir; everything of the skill
- * directory but single-turn.md; kernels/ and PLACE_OUTPUT.  As root what is
- * fixed belongs to root, the rest to uid, and the root is sticky.
+ * What is the same in all work directories of a run: utils/ with the commands
+ * of the released workdir, and everything of the skill directory but
+ * single-turn.md.  Lies in dir/.fixed-DIGEST, whose path goes to out; made
+ * unless it is there, and then whole or not at all.
  */
-int place_make(const char *path, const char *code, const char *skill,
+int place_fixed(const char *dir, const char *skill, char out[4096],
+		struct err *e);
+
+/*
+ * Fills a new directory `path` (its parent exists): model.py from `code`, what
+ * is in `fixed` (as links, where that can be), kernels/ and PLACE_OUTPUT.  As
+ * root what is fixed belongs to root, the rest to uid, and the root is sticky.
+ */
+int place_make(const char *path, const char *code, const char *fixed,
 	       uid_t uid, struct err *e);
 
-/* Opens one that is there; skill as it was made with. */
-int place_open(struct place *p, const char *path, const char *skill,
+/* Opens one that is there; `fixed` as it was made with. */
+int place_open(struct place *p, const char *path, const char *fixed,
 	       struct err *e);
 void place_close(struct place *p);
 
@@ -58,6 +66,9 @@ int place_file(const struct place *p, const char *name, int flags,
 int place_parent(const struct place *p, const char *name, int make,
 		 const char **last, struct err *e);
 
+/* Whether this is a top-level name that may not be touched. */
+int place_is_fixed(const struct place *p, const char *name, size_t len);
+
 /* -1 with `e` when `last` in the directory dir may not be changed. */
 int place_writable(const struct place *p, int dir, const char *last,
 		   struct err *e);
@@ -71,9 +82,9 @@ int place_read(const struct place *p, const char *name, size_t cap,
 	       struct str *out, struct err *e);
 
 /*
- * A digest of what is in the tree (names, kinds, sizes, and the bytes of
- * files up to 1 MiB; larger ones by time), without PLACE_OUTPUT, and its size
- * in bytes.  Either may be NULL.  Stops at 50,000 entries.
+ * A digest of what the model may change in the tree (names, kinds, sizes, and
+ * the bytes of files up to 1 MiB; larger ones by time), without PLACE_OUTPUT,
+ * and its size in bytes.  Either may be NULL.  Stops at 50,000 entries.
  */
 int place_digest(const struct place *p, char hex_out[HASH_HEX],
 		 int64_t *bytes, struct err *e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A work directory is made, opened, given to another uid, and digested.
+ * What work directories share is made; one is made, opened, given to another
+ * uid, and digested.
  */
 #define _GNU_SOURCE
 #include "agent/place.h"
@@ -65,8 +66,9 @@ static int sorted(int fd, int (*each)(void *ctx, int dir, const char *name,
 	return rc;
 }
 
+/* A tree that is copied into another; files that may be shared, as links. */
 struct copy {
-	int to, depth;
+	int to, depth, share;
 	size_t files;
 	const char *path;	/* of the new directory, for messages */
 	char prefix[1024];
@@ -84,8 +86,11 @@ static int copy_dir(struct copy *c, int dir, const char *name, struct err *e)
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", name);
+	snprintf(c->prefix + n, sizeof(c->prefix) - n, "%s", name);
+	rc = tree_dir(c->to, c->path, c->prefix, e);
 	snprintf(c->prefix + n, sizeof(c->prefix) - n, "%s/", name);
-	rc = sorted(fd, copy_entry, c, e);
+	if (!rc)
+		rc = sorted(fd, copy_entry, c, e);
 	c->prefix[n] = '\0';
 	close(fd);
 	c->depth--;
@@ -109,43 +114,76 @@ static int copy_entry(void *ctx, int dir, const char *name, struct err *e)
 	if (++c->files > SKILL_FILES)
 		return err_set(e, CA_CONFIG, "the skill has too many files");
 	snprintf(path, sizeof(path), "%s%s", c->prefix, name);
+	/* Another file system, or too many links to one file. */
+	if (c->share && !linkat(dir, name, c->to, path, 0))
+		return 0;
 	if (!read_file_at(dir, name, SKILL_FILE, 1, &text, e))
 		rc = tree_put(c->to, c->path, path, text.buf ? text.buf : "",
 			      text.len, e);
+	if (!rc && fchmodat(c->to, path, st.st_mode & 0111 ? 0555 : 0444, 0))
+		rc = err_sys(e, CA_CANTCREAT, "cannot make '%s'", path);
 	str_release(&text);
 	return rc;
 }
 
-static int copy_skill(const char *skill, const char *path, int to,
-		      struct err *e)
+static int copy_all(const char *from, const char *path, int to, int share,
+		    struct err *e)
 {
-	struct copy c = { .to = to, .path = path };
-	int fd = open(skill, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+	struct copy c = { .to = to, .path = path, .share = share };
+	int fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
 
 	if (fd < 0)
-		return err_sys(e, CA_NOINPUT, "cannot open the skill '%s'",
-			       skill);
+		return err_sys(e, CA_NOINPUT, "cannot open '%s'", from);
 	rc = sorted(fd, copy_entry, &c, e);
 	close(fd);
-	return rc ? err_wrap(e, "skill '%s'", skill) : 0;
+	return rc ? err_wrap(e, "'%s'", from) : 0;
 }
 
-static int fill(int fd, const char *path, const char *code, const char *skill,
-		uid_t uid, struct err *e)
+static int fill_fixed(int fd, const char *path, const char *skill,
+		      struct err *e)
 {
 	size_t i;
 
-	if (tree_put(fd, path, "model.py", code, strlen(code), e))
-		return -1;
 	for (i = 0; i < sizeof(utils) / sizeof(*utils); i++)
 		if (tree_put(fd, path, utils[i].name, utils[i].text,
 			     strlen(utils[i].text), e))
 			return -1;
-	if (fchmodat(fd, "utils/compile.sh", 0755, 0))
+	if (fchmodat(fd, "utils/compile.sh", 0555, 0))
 		return err_sys(e, CA_CANTCREAT, "cannot make 'compile.sh'");
-	if (skill && copy_skill(skill, path, fd, e))
+	return skill ? copy_all(skill, path, fd, 0, e) : 0;
+}
+
+int place_fixed(const char *dir, const char *skill, char out[4096],
+		struct err *e)
+{
+	char temp[4096], digest[HASH_HEX];
+	struct place p = { .fd = -1 };
+	int rc = -1;
+
+	snprintf(temp, sizeof(temp), "%.4000s/.fixed.%d", dir, (int)getpid());
+	p.fd = tree_open(temp, e);
+	if (p.fd < 0)
 		return -1;
-	if (tree_dir(fd, path, "kernels", e) ||
+	if (fill_fixed(p.fd, temp, skill, e) ||
+	    place_digest(&p, digest, NULL, e))
+		goto out;
+	snprintf(out, 4096, "%.4000s/.fixed-%.16s", dir, digest);
+	rc = rename(temp, out);
+	if (rc && (errno == EEXIST || errno == ENOTEMPTY))
+		rc = remove_tree(temp, e);
+	else if (rc)
+		err_sys(e, CA_CANTCREAT, "cannot make '%s'", out);
+out:
+	close(p.fd);
+	return rc;
+}
+
+static int fill(int fd, const char *path, const char *code, const char *fixed,
+		uid_t uid, struct err *e)
+{
+	if (tree_put(fd, path, "model.py", code, strlen(code), e) ||
+	    copy_all(fixed, path, fd, 1, e) ||
+	    tree_dir(fd, path, "kernels", e) ||
 	    tree_dir(fd, path, PLACE_OUTPUT, e))
 		return -1;
 	if (geteuid())
@@ -157,25 +195,22 @@ static int fill(int fd, const char *path, const char *code, const char *skill,
 	return 0;
 }
 
-int place_make(const char *path, const char *code, const char *skill,
+int place_make(const char *path, const char *code, const char *fixed,
 	       uid_t uid, struct err *e)
 {
 	int fd = tree_open(path, e), rc;
 
 	if (fd < 0)
 		return -1;
-	rc = fill(fd, path, code, skill, uid, e);
+	rc = fill(fd, path, code, fixed, uid, e);
 	close(fd);
 	return rc;
 }
 
 static int add_fixed(struct place *p, const char *name, struct err *e)
 {
-	size_t i;
-
-	for (i = 0; i < p->nfixed; i++)
-		if (!strcmp(p->fixed[i], name))
-			return 0;
+	if (place_is_fixed(p, name, strlen(name)))
+		return 0;
 	if (p->nfixed == PLACE_FIXED_MAX ||
 	    strlen(name) >= sizeof(p->fixed[0]))
 		return err_set(e, CA_CONFIG, "the skill has too many names");
@@ -186,10 +221,10 @@ static int add_fixed(struct place *p, const char *name, struct err *e)
 static int fix_entry(void *ctx, int dir, const char *name, struct err *e)
 {
 	(void)dir;
-	return hidden(name) ? 0 : add_fixed(ctx, name, e);
+	return add_fixed(ctx, name, e);
 }
 
-int place_open(struct place *p, const char *path, const char *skill,
+int place_open(struct place *p, const char *path, const char *fixed,
 	       struct err *e)
 {
 	int fd, rc;
@@ -198,18 +233,13 @@ int place_open(struct place *p, const char *path, const char *skill,
 	p->fd = -1;
 	if (!realpath(path, p->path))
 		return err_sys(e, CA_NOINPUT, "cannot find '%s'", path);
-	if (add_fixed(p, "model.py", e) || add_fixed(p, "utils", e))
+	fd = open(fixed, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, CA_NOINPUT, "cannot open '%s'", fixed);
+	rc = add_fixed(p, "model.py", e) || sorted(fd, fix_entry, p, e);
+	close(fd);
+	if (rc)
 		return -1;
-	if (skill) {
-		fd = open(skill, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0)
-			return err_sys(e, CA_NOINPUT, "cannot open '%s'",
-				       skill);
-		rc = sorted(fd, fix_entry, p, e);
-		close(fd);
-		if (rc)
-			return -1;
-	}
 	p->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (p->fd < 0)
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
@@ -253,6 +283,7 @@ int place_give(const char *path, uid_t uid, struct err *e)
 }
 
 struct digest {
+	const struct place *p;
 	struct hash *h;
 	int64_t bytes;
 	size_t entries;
@@ -284,7 +315,8 @@ static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
 	int fd, rc = 0;
 	int64_t head[2];
 
-	if (!d->depth && !strcmp(name, PLACE_OUTPUT))
+	if (!d->depth && (!strcmp(name, PLACE_OUTPUT) ||
+			  place_is_fixed(d->p, name, strlen(name))))
 		return 0;
 	if (++d->entries > ENTRIES_MAX ||
 	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
@@ -314,7 +346,7 @@ static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
 int place_digest(const struct place *p, char hex_out[HASH_HEX],
 		 int64_t *bytes, struct err *e)
 {
-	struct digest d = { .h = hex_out ? hash_new() : NULL };
+	struct digest d = { .p = p, .h = hex_out ? hash_new() : NULL };
 	uint8_t sum[HASH_LEN];
 	int rc;
 

@@ -98,28 +98,34 @@ out:
 	return rc;
 }
 
-/* A fresh start: the log of a try before it stays beside. */
-static int start_over(struct rollout *r, struct err *e)
+/* The log of a try before this one stays beside. */
+static int set_aside(struct rollout *r, struct err *e)
 {
 	char old[64];
 	int i;
 
-	log_close(&r->log);
-	place_close(&r->place);
-	state_release(&r->s);
+	if (lseek(r->log.fd, 0, SEEK_END) == 0)
+		return 0;
 	for (i = 1; i < 1000; i++) {
 		snprintf(old, sizeof(old), "log.%d.ndjson", i);
 		if (access(old, F_OK))
 			break;
 	}
-	if (rename(ROLLOUT_LOG, old) && errno != ENOENT)
+	log_close(&r->log);
+	if (rename(ROLLOUT_LOG, old))
 		return err_sys(e, CA_CANTCREAT, "cannot keep the old log");
-	if (!access(r->work, F_OK) && remove_tree(r->work, e))
-		return -1;
+	return log_open(&r->log, ROLLOUT_LOG, e);
+}
+
+static int start_over(struct rollout *r, struct err *e)
+{
+	place_close(&r->place);
+	state_release(&r->s);
 	r->before_s = 0;
-	if (log_open(&r->log, ROLLOUT_LOG, e) ||
-	    place_make(r->work, r->t->code, r->o->skill, (uid_t)r->uid, e) ||
-	    place_open(&r->place, r->work, r->o->skill, e))
+	if (set_aside(r, e) ||
+	    (!access(r->work, F_OK) && remove_tree(r->work, e)) ||
+	    place_make(r->work, r->t->code, r->o->fixed, (uid_t)r->uid, e) ||
+	    place_open(&r->place, r->work, r->o->fixed, e))
 		return -1;
 	return log_begin(r, e);
 }
@@ -137,7 +143,7 @@ static int take_up(struct rollout *r, struct err *e)
 	r->before_s = r->s.wall_s;
 	if (r->s.finished)
 		return 1;
-	if (place_open(&r->place, r->work, r->o->skill, &why) ||
+	if (place_open(&r->place, r->work, r->o->fixed, &why) ||
 	    place_digest(&r->place, digest, NULL, e))
 		return 0;
 	/* Files that a command half changed belong to no turn. */
@@ -215,7 +221,8 @@ static int open_parts(struct rollout *r, const struct jail_at *at,
 	tries_set_used(r->tries, r->s.gpu_calls);
 	shells_set_cwd(r->shells, r->s.cwd);
 	shells_set_count(r->shells, r->s.shells);
-	model_idle(r->model, s.idle);
+	ask_idle(r, &r->thinking);
+	model_idle(r->model, &r->thinking);
 	return 0;
 }
 
@@ -380,7 +387,7 @@ int rollout_run(const struct agent_opts *o, const struct agent_task *t,
 	while (!rc && !r->s.finished)
 		rc = step(r, e);
 	if (!rc)
-		rc = record_write(r, e);
+		rc = log_sync(&r->log, e) ? -1 : record_write(r, e);
 	shells_close(r->shells);
 	model_close(r->model);
 	tries_close(r->tries);

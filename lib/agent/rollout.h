@@ -87,6 +87,7 @@ struct rollout {
 	struct tries *tries;
 	struct shells *shells;
 	struct model *model;
+	struct net_idle thinking;	/* while the model is */
 	struct lease cpu;	/* opened where the device is one */
 	struct str body;	/* of the request */
 };
@@ -106,8 +107,11 @@ int event_end(struct rollout *r, struct err *e);
 /* Executes call s.next and logs its result. */
 int act(struct rollout *r, struct err *e);
 
-/* Asks the model and logs its answer, or the stop. */
+/* Asks the model and logs its answer, or the stop.  All turns before are on
+ * the disk then. */
 int ask_model(struct rollout *r, struct err *e);
+/* What is to be done while it thinks. */
+void ask_idle(struct rollout *r, struct net_idle *idle);
 
 /* Members `tokens` of a turn's event, where the server gave ids. */
 void tokens_write(struct jw *w, const struct chat_answer *a,

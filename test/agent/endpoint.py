@@ -8,9 +8,9 @@ endpoint.py --stdio SCRIPT    reads request lines, writes answer lines (ca-agent
 SCRIPT is a JSON array of turns; the number of assistant messages in a request says which one it
 gets (the last one again when there are no more).  A turn:
   content, calls [{name, args (object, or a string taken as it is), id}], finish, usage [p, c],
-  message (instead of these), extra (members of the answer), faults (before the answer, one for
-  each attempt): {status, headers, body} | {reset} | {cut} | {stall: s} | {drip: s} | {empty} |
-  {huge: bytes}
+  message (instead of these), extra (members of the answer), wait (seconds before it, HTTP only),
+  faults (before the answer, one for each attempt): {status, headers, body} | {reset} | {cut} |
+  {stall: s} | {drip: s} | {empty} | {huge: bytes}
 The server checks histories as real ones do: each call is answered, arguments are JSON; else 500.
 """
 import asyncio
@@ -118,6 +118,7 @@ class Server:
         fault = self.fault(body)
         if fault is None:
             status, got = checked(self.script, body)
+            await asyncio.sleep(turn_of(self.script, json.loads(body))[1].get("wait", 0))
             return await self.say(writer, status, json.dumps(got).encode())
         return await self.misbehave(writer, body, fault)
 

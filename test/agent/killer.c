@@ -74,6 +74,20 @@ int renameat(int a, const char *from, int b, const char *to)
 	return (int)syscall(SYS_renameat, a, from, b, to);
 }
 
+int linkat(int a, const char *from, int b, const char *to, int flags)
+{
+	if (due())
+		end();
+	return (int)syscall(SYS_linkat, a, from, b, to, flags);
+}
+
+int mkdirat(int dir, const char *path, mode_t mode)
+{
+	if (due())
+		end();
+	return (int)syscall(SYS_mkdirat, dir, path, mode);
+}
+
 int mkdir(const char *path, mode_t mode)
 {
 	if (strstr(path, "/run/") && due())
