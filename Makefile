@@ -148,6 +148,13 @@ test-attacks: all
 	@CA_BIN=$(BIN) test/attacks/run.sh -r kernelbench cpu
 	@test/attacks/run.sh -w cpu
 
+# The agent at length: killed at every write, five tasks solved and graded in
+# full, a real model if CA_AGENT_MODEL names one (test/agent/model.bats).
+test-agent: all
+	@CA_BIN=$(CURDIR)/$(BIN) CA_KILL_STEP=1 BATS_TEST_TIMEOUT=3600 \
+		bats -f 'killed at any write' test/tools/agent-resume.bats
+	@B=$B BIN=$(BIN) test/run.sh agent
+
 # A short run of every harness; 77 is "cannot here", said by the script.
 fuzz:
 	@test/fuzz/run.sh $(FUZZ_SECONDS) || [ $$? = 77 ]
@@ -165,6 +172,15 @@ bench-gpu: all $(gpu_progs) $(helpers)
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
 	@B=$B test/bench/engine.sh cuda
+
+# What the worked examples of the skills gain, on the device $(DEVICE).
+bench-examples: all
+	@test/bench/examples.sh $(DEVICE)
+
+# What ca-agent costs beside model and tools, at 100 and at 1,000 rollouts.
+bench-agent: all
+	@test/bench/agent.sh 100 1 20
+	@test/bench/agent.sh 1000 20 10
 
 # What `make install` puts below PREFIX and `make uninstall` removes.  The
 # programs write their completions themselves.
@@ -207,7 +223,7 @@ uninstall:
 clean:
 	rm -rf bin $B
 
-.PHONY: all deps demo fuzz test test-bins test-lib test-gpu check lint bench \
-	bench-gpu install uninstall clean
+.PHONY: all deps demo fuzz test test-bins test-lib test-gpu test-agent check lint \
+	bench bench-gpu bench-examples bench-agent install uninstall clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ca-agent with the real judge, and a model that works as a strong one would.
+# More tasks, graded in full: test/agent/solve.bats.
 
 load agent.bash
 
@@ -13,36 +14,10 @@ teardown() {
 	agent_teardown
 }
 
-# solve TASK: reads, profiles the reference, writes, fails to compile, mends,
-# verifies, and is done
-solve() {
-	local from=$fix/$1 source file turns
-	jq -cn --rawfile c "$from/model.py" '{kind: "task", v: 1, code: $c}' >tasks
-	source=$(basename "$from"/kernels/*)
-	turns=("$(tool Read '{"file_path":"/work/model.py"}')"
-		"$(sh_turn 'cat SKILL.md | head -3; ls examples')"
-		"$(jq -cn --arg p "/work/kernels/$source" --rawfile c "$from/kernels/$source" \
-			'{calls: [{name: "Write", args: {file_path: $p, content: ($c + "\n!")}}]}')"
-		"$(jq -cn --rawfile c "$from/model_new.py" \
-			'{calls: [{name: "Write", args: {file_path: "/work/model_new.py", content: $c}}]}')"
-		"$(sh_turn 'utils/compile.sh')"
-		"$(jq -cn --arg p "/work/kernels/$source" \
-			'{calls: [{name: "Edit", args: {file_path: $p, old_string: "\n!", new_string: ""}}]}')"
-		"$(sh_turn 'ca-compile && sudo python3 -m utils.verification' '{"timeout":600000}')")
-	script "${turns[@]}" "$done_turn"
-	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" \
-		-d cpu --grade quick tasks >out
-}
-
 @test "a strong model's rollout on the CPU, judged for real" {
-	solve diag-matmul
-	stopped final
-	[[ $(result 1) = *diag-matmul* ]]
-	[[ $(result 4) = *compile_error*"kernels/"*'[exit code 1]' ]]
-	[[ $(result 6) = *'built: light form'*'ok (all is as it should be)'* ]]
-	jq -e '.outcome | .reward >= 1 and .final.status == "ok"' out
-	jq -e '[.evaluations[] | [.stage, .graded]] == [["compile", null],
-		["compile", null], ["verify", null], ["reward", "final"]]' out
+	strong cpu diag-matmul
+	work cpu --grade quick
+	solved cpu diag-matmul
 	# Its candidates are records that the other programs believe.
 	jq -c '.evaluations[-1].candidate' out >candidate
 	"$bin/ca-verify" --device cpu candidate >again
@@ -50,12 +25,27 @@ solve() {
 }
 
 @test "what lies in the tree when it is graded counts, whatever was verified" {
-	solve diag-matmul
-	jq -cn '[inputs]' <<<"$(jq -c '.[:-1][]' script)
-$(sh_turn 'echo "class ModelNew: pass" >model_new.py; (sleep 5; echo x >model_new.py) &')
-$done_turn" >more
+	strong cpu diag-matmul
+	# Without the two profiles, and with one more turn.
+	jq -c '.[:2] + .[3:-2] + [$more, .[-1]]' --argjson more "$(sh_turn \
+		'echo "class ModelNew: pass" >model_new.py; (sleep 5; echo x >model_new.py) &')" \
+		script >more
 	mv more script
-	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" \
-		-d cpu --grade quick tasks >out
+	work cpu --grade quick
 	jq -e '.outcome.reward == -1 and .evaluations[2].verified' out
+}
+
+@test "worked examples of the skills build, and on the CPU are right" {
+	local skills=$root/skills
+	"$bin/ca-compile" --device cpu "$skills"/cpu-kernels/examples/* >built
+	"$bin/ca-verify" --device cpu built >out
+	[ "$(jq -r .verify.status out | sort | uniq -c | tr -s ' ')" = ' 3 ok' ]
+	if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+		"$bin/ca-compile" --device cuda "$skills"/cuda-kernels/examples/* >out
+		jq -c '.build | {status, log}' out
+		[ "$(jq -r .build.status out | sort | uniq -c | tr -s ' ')" = ' 3 ok' ]
+	fi
+	for d in "$skills"/*/examples/*; do
+		grep -q '^| speedup' "$d/README.md"
+	done
 }

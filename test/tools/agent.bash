@@ -95,3 +95,52 @@ stopped() { # reason
 	echo "stopped by $got: $(jq -c .outcome out)"
 	return 1
 }
+
+# strong DEVICE NAME: task and script of a model that works on the fixture NAME
+# as a strong one would.  Results: 0 model.py, 1 the skill, 2 the reference's
+# profile, 3 to 4 the files, 5 what the compiler says, 6 its repair, 7 the
+# build and the verdict, 8 the profile.
+strong() {
+	local from=$root/fixtures/workdirs/$1/$2 kernel turns
+	local long='{"timeout":600000}'
+	kernel=$(basename "$from"/kernels/*)
+	jq -cn --rawfile c "$from/model.py" '{kind: "task", v: 1, code: $c}' >tasks
+	turns=("$(tool Read '{"file_path":"/work/model.py"}')"
+		"$(sh_turn 'head -3 SKILL.md; ls examples')"
+		"$(sh_turn 'ca-profile --reference' "$long")"
+		"$(jq -cn --arg p "/work/kernels/$kernel" --rawfile c "$from/kernels/$kernel" \
+			'{calls: [{name: "Write", args: {file_path: $p, content: ($c + "\n!")}}]}')"
+		"$(jq -cn --rawfile c "$from/model_new.py" \
+			'{calls: [{name: "Write", args: {file_path: "/work/model_new.py", content: $c}}]}')"
+		"$(sh_turn utils/compile.sh "$long")"
+		"$(jq -cn --arg p "/work/kernels/$kernel" \
+			'{calls: [{name: "Edit", args: {file_path: $p, old_string: "\n!", new_string: ""}}]}')"
+		"$(sh_turn 'ca-compile && sudo python3 -m utils.verification' "$long")"
+		"$(sh_turn ca-profile "$long")")
+	script "${turns[@]}" "$done_turn"
+}
+
+# work DEVICE [OPTION...]: that model works, and the device's own judge judges
+work() {
+	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" \
+		-d "$1" --rules paper "${@:2}" tasks >out
+}
+
+# solved DEVICE NAME: it went as it has to.  On a machine that others keep busy
+# nothing is paid for speed, and the record says why.
+solved() {
+	local want
+	want=$(jq -c .reward "$root/fixtures/workdirs/$1/$2/expect.json")
+	stopped final
+	[[ $(result 1) = *"name: $1-kernels"*resnet-basicblock* ]]
+	[[ $(result 2) = *eager*compile* ]]
+	[[ $(result 5) = *compile_error*"kernels/"*'[exit code 1]' ]]
+	[[ $(result 7) = *'built: light form'*'ok (all is as it should be)'* ]]
+	[[ $(result 8) = *'over eager'* ]]
+	jq -e '[.evaluations[] | [.stage, .graded]] == [["reference", null],
+		["compile", null], ["compile", null], ["verify", null],
+		["profile", null], ["reward", "final"]]' out
+	jq -ce --argjson want "$want" '.evaluations[-1].candidate.profile.contended as $busy |
+		.outcome | ., .final.status == "ok" and
+		(.reward as $r | $want + [null | select($busy)] | any(. == $r))' out
+}

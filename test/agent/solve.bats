@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-agent on five tasks for the CPU, with a model that works as a strong one
+# would and the real judge, graded in full (make test-agent).
+
+load ../tools/agent.bash
+
+setup() {
+	export BATS_TEST_TIMEOUT=1200
+	agent_setup
+}
+
+teardown() {
+	agent_teardown
+}
+
+solve() {
+	strong cpu "$1"
+	work cpu --grade full
+	solved cpu "$1"
+	jq -e '.evaluations[-1].candidate | .reward.provisional // false | not' out
+}
+
+@test "solved: diag-matmul" {
+	solve diag-matmul
+}
+
+@test "solved: matmul-sum" {
+	solve matmul-sum
+}
+
+@test "solved: softmax-temperature" {
+	solve softmax-temperature
+}
+
+@test "solved: cross-entropy" {
+	solve cross-entropy
+}
+
+@test "solved: resnet-basicblock" {
+	solve resnet-basicblock
+}
