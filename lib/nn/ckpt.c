@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,17 @@ static int add_header(struct out *o, const struct nn_model *m,
 	return rc;
 }
 
+static int check_finite(const float *x, const struct nn_param *p,
+			struct err *e)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (!isfinite(x[i]))
+			return err_set(e, CA_DATAERR, "weight '%s' is not "
+				       "finite: nothing is saved",
+				       p->name[0]);
+	return 0;
+}
+
 /* Parts of a parameter lie below each other, as they do in the file. */
 static int add_params(struct out *o, struct train *t,
 		      enum train_what what, struct err *e)
@@ -161,6 +173,7 @@ static int add_params(struct out *o, struct train *t,
 		if (!x)
 			return err_set(e, CA_SOFTWARE, "no memory");
 		rc = train_read(t, what, p, x, e) ||
+		     check_finite(x, p, e) ||
 		     add(o, x, p->n * sizeof *x, e) ? -1 : 0;
 		free(x);
 	}
@@ -179,7 +192,19 @@ static int write_params(struct out *o, struct train *t, const char *name,
 	return end(o, name, rc, e);
 }
 
-static int copy_files(struct out *o, const char *from, struct err *e)
+/* config.json of a critic made of a language model. */
+static int make_critic(struct str *s, struct err *e)
+{
+	struct str out = STR_INIT;
+	int rc = nn_config_critic(s->buf ? s->buf : "", s->len, &out, e);
+
+	str_release(s);
+	*s = out;
+	return rc;
+}
+
+static int copy_files(struct out *o, const char *from, int critic,
+		      struct err *e)
 {
 	char path[CA_PATH_MAX + 64];
 	struct str s = STR_INIT;
@@ -191,6 +216,7 @@ static int copy_files(struct out *o, const char *from, struct err *e)
 			continue;
 		str_reset(&s);
 		rc = read_file(path, FILE_MAX, &s, e) ||
+		     (critic && !i && make_critic(&s, e)) ||
 		     write_text(o, copied[i], s.buf ? s.buf : "", s.len, e) ?
 		     -1 : 0;
 	}
@@ -284,7 +310,8 @@ int ckpt_save(struct train *t, const char *dir, const char *from,
 		return -1;
 	if (mkdir_p(o.dir, 0755, e))
 		return -1;
-	if (!copy_files(&o, from, e) &&
+	if (!copy_files(&o, from, train_model(t)->cfg.head == NN_HEAD_VALUE,
+			e) &&
 	    !write_params(&o, t, "model.safetensors", weights, 1, e) &&
 	    !write_params(&o, t, "optimizer.safetensors", moments, 2, e) &&
 	    !write_state(&o, t, state, e) && !write_manifest(&o, e) &&

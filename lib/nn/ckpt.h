@@ -17,7 +17,8 @@
  * `dir` is whole or was never there; one that was there before becomes
  * "DIR.prev".  `from` is the folder with the model's other files.  `state` is
  * a JSON value of the caller's (cursor, random numbers), given back by
- * ckpt_load.
+ * ckpt_load.  A critic made of a language model gets a config.json that says
+ * so.  CA_DATAERR, and nothing is changed, when a weight is not finite.
  */
 int ckpt_save(struct train *t, const char *dir, const char *from,
 	      const char *state, struct err *e);

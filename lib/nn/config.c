@@ -254,6 +254,47 @@ int nn_config_parse(struct nn_config *c, const char *text, size_t len,
 	return rc;
 }
 
+static int replaced(const char *key)
+{
+	static const char *const name[] = {
+		"architectures", "num_labels", "classifier_dropout",
+		"id2label", "label2id",
+	};
+
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+		if (!strcmp(key, name[i]))
+			return 1;
+	return 0;
+}
+
+int nn_config_critic(const char *text, size_t len, struct str *out,
+		     struct err *e)
+{
+	struct json *j = json_parse(text, len, CONFIG_MAX, NULL, e);
+	struct nn_config c;
+	struct jw w;
+	int rc = j ? nn_config_parse(&c, text, len, e) : -1;
+
+	jw_init(&w, out);
+	jw_obj(&w);
+	for (const struct json *m = json_first(j); m && !rc; m = json_next(m))
+		if (!replaced(json_key(m))) {
+			jw_key(&w, json_key(m));
+			jw_node(&w, m);
+		}
+	if (!rc) {
+		jw_key(&w, "architectures");
+		jw_arr(&w);
+		jw_str(&w, kinds[c.family].value);
+		jw_end_arr(&w);
+		jw_kint(&w, "num_labels", 1);
+		jw_knum(&w, "classifier_dropout", 0);
+	}
+	jw_end_obj(&w);
+	json_free(j);
+	return !rc && out->failed ? err_set(e, CA_SOFTWARE, "no memory") : rc;
+}
+
 /* Ends of generation are often stated here only. */
 static int read_generation(struct nn_config *c, const char *path,
 			   struct err *e)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 enum nn_family { NN_LLAMA, NN_QWEN2, NN_QWEN3 };
 
@@ -50,6 +51,11 @@ int nn_config_parse(struct nn_config *c, const char *text, size_t len,
 /* Reads dir/config.json, and dir/generation_config.json where it exists (for
  * eos_token_id). */
 int nn_config_load(struct nn_config *c, const char *dir, struct err *e);
+
+/* From the text of a language model's config.json that of a critic of its
+ * family: *ForTokenClassification with one label. */
+int nn_config_critic(const char *text, size_t len, struct str *out,
+		     struct err *e);
 
 /* Number of weights; tied ones once. */
 int64_t nn_config_params(const struct nn_config *c);

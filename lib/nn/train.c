@@ -39,6 +39,7 @@ struct train {
 	int nout, entropy;		/* of the last forward */
 	float inv_temp;
 	int64_t steps;
+	int fresh_head;			/* not in the file: zeroes */
 };
 
 static void plan_weights(struct train *t)
@@ -171,6 +172,9 @@ static int load(struct train *t, struct err *e)
 	struct st *s = st_open(t->o.dir, e);
 	int rc = -1;
 
+	/* The head's two come last. */
+	if (t->fresh_head)
+		view.nparams -= 2;
 	if (s)
 		rc = nn_model_load(&view, s, e);
 	if (s && rc)
@@ -204,6 +208,9 @@ static int prepare(struct train *t, struct str *table, struct err *e)
 
 	if (nn_config_load(&cfg, t->o.dir, e))
 		return -1;
+	t->fresh_head = t->o.critic && cfg.head == NN_HEAD_LM;
+	if (t->fresh_head)
+		cfg.head = NN_HEAD_VALUE;
 	t->g = gpu_open(t->o.device, t->o.type, t->o.flags, e);
 	if (!t->g)
 		return -1;

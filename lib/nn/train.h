@@ -23,6 +23,8 @@ struct train_opts {
 	int positions;			/* longest sequence */
 	int recompute;			/* keep only each layer's input: less
 					 * memory, a third more work */
+	int critic;			/* a language model's folder becomes a
+					 * critic: a head of zeroes */
 };
 
 struct train;

@@ -184,6 +184,42 @@ int json_u64(const struct json *j, uint64_t *out)
 	return 0;
 }
 
+static int sextet(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+int json_b64(const struct json *j, void *out, size_t len)
+{
+	const char *s = json_str(j, NULL);
+	unsigned char *to = out;
+
+	if (!s || strlen(s) % 4 || strlen(s) / 4 != (len + 2) / 3)
+		return -1;
+	for (size_t i = 0; i < len; i += 3, s += 4) {
+		size_t n = len - i < 3 ? len - i : 3;
+		int a = sextet(s[0]), b = sextet(s[1]);
+		int c = n > 1 ? sextet(s[2]) : s[2] == '=' ? 0 : -1;
+		int d = n > 2 ? sextet(s[3]) : s[3] == '=' ? 0 : -1;
+		unsigned v = (unsigned)a << 18 | (unsigned)b << 12 |
+			     (unsigned)c << 6 | (unsigned)d;
+
+		/* What is not used of the last digit has to be 0. */
+		if (a < 0 || b < 0 || c < 0 || d < 0 ||
+		    (n < 3 && v & (n == 1 ? 0xffffu : 0xffu)))
+			return -1;
+		for (size_t k = 0; k < n; k++)
+			to[i + k] = (unsigned char)(v >> (16 - 8 * k));
+	}
+	return 0;
+}
+
 const char *json_get_str(const struct json *obj, const char *k, const char *d)
 {
 	return json_str(json_get(obj, k), d);

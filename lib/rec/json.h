@@ -59,6 +59,9 @@ int json_bool(const struct json *j, int dflt);
 /* A decimal uint64 in a string (ids, seeds, nanoseconds).  0 or -1. */
 int json_u64(const struct json *j, uint64_t *out);
 
+/* Decodes a string of base64 that holds exactly len bytes.  0 or -1. */
+int json_b64(const struct json *j, void *out, size_t len);
+
 /* Convenience: json_str(json_get(obj, key), dflt) and friends. */
 const char *json_get_str(const struct json *obj, const char *k, const char *d);
 double json_get_num(const struct json *obj, const char *k, double d);

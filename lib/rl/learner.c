@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rl/learner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int learner_open(struct learner *l, const char *name,
+		 const struct train_opts *o, struct ranks *ranks,
+		 struct str *table, struct err *e)
+{
+	size_t n = (size_t)o->tokens;
+
+	memset(l, 0, sizeof *l);
+	l->name = name;
+	l->ranks = ranks;
+	l->tokens = n;
+	l->seqs = (size_t)o->seqs;
+	l->ids = calloc(3 * n, sizeof *l->ids);
+	l->first = calloc(l->seqs + 1, sizeof *l->first);
+	l->out = calloc(3 * n, sizeof *l->out);
+	if (!l->ids || !l->first || !l->out)
+		return err_set(e, CA_SOFTWARE, "no memory");
+	l->row = l->ids + n;
+	l->target = l->row + n;
+	l->entropy = l->out + n;
+	l->dout = l->entropy + n;
+	l->t = train_open(o, table, e);
+	return l->t ? 0 : err_wrap(e, "%s", name);
+}
+
+void learner_close(struct learner *l)
+{
+	train_close(l->t);
+	free(l->ids);
+	free(l->first);
+	free(l->out);
+	memset(l, 0, sizeof *l);
+}
+
+/* Micro-batch of sequences list[0..n). */
+static struct train_batch gather(struct learner *l, const struct rows *r,
+				 const size_t *list, size_t n)
+{
+	struct train_batch b = { l->ids, l->first, l->row, l->target,
+				 (int)n, 0, 1 };
+	int32_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct rows_seq *q = &r->seq[list[i]];
+
+		l->first[i] = at;
+		memcpy(l->ids + at, q->id, q->n * sizeof *q->id);
+		for (size_t k = 0; k < q->nout; k++) {
+			l->row[b.nout] = at + r->row[q->first + k];
+			l->target[b.nout++] = r->target[q->first + k];
+		}
+		at += (int32_t)q->n;
+	}
+	l->first[n] = at;
+	return b;
+}
+
+struct pass {
+	const struct rows *r;
+	float inv_temp;
+	learner_loss *loss;
+	void *ctx;
+	float *out, *entropy;
+};
+
+static int micro(struct learner *l, const struct pass *p,
+		 const size_t *list, size_t n, struct err *e)
+{
+	struct train_batch b = gather(l, p->r, list, n);
+	size_t at = 0;
+
+	b.inv_temp = p->inv_temp;
+	if (train_forward(l->t, &b, l->out,
+			  p->entropy ? l->entropy : NULL, e))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		const struct rows_seq *q = &p->r->seq[list[i]];
+
+		memcpy(p->out + q->first, l->out + at,
+		       q->nout * sizeof *l->out);
+		if (p->entropy)
+			memcpy(p->entropy + q->first, l->entropy + at,
+			       q->nout * sizeof *l->entropy);
+		if (p->loss)
+			p->loss(p->ctx, q->first, q->nout, l->out + at,
+				l->dout + at);
+		at += q->nout;
+	}
+	return p->loss ? train_backward(l->t, l->dout, NULL, e) : 0;
+}
+
+int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
+		 learner_loss *loss, void *ctx, float *out, float *entropy,
+		 struct err *e)
+{
+	const struct pass p = { r, inv_temp, loss, ctx, out, entropy };
+	struct pack k;
+	int rc = 0;
+
+	if (pack_make(&k, r, l->tokens, l->seqs, ranks_count(l->ranks), e))
+		return err_wrap(e, "%s", l->name);
+	/* What others compute is added. */
+	memset(out, 0, r->n * sizeof *out);
+	if (entropy)
+		memset(entropy, 0, r->n * sizeof *entropy);
+	for (size_t b = 0; b < k.n && !rc; b++)
+		if (k.rank[b] == ranks_mine(l->ranks))
+			rc = micro(l, &p, k.seq + k.first[b],
+				   k.first[b + 1] - k.first[b], e);
+	pack_release(&k);
+	if (!rc)
+		rc = ranks_sum(l->ranks, out, r->n, e);
+	if (!rc && entropy)
+		rc = ranks_sum(l->ranks, entropy, r->n, e);
+	return rc ? err_wrap(e, "%s", l->name) : 0;
+}
+
+/* Every weight's gradient, through fn. */
+static int each_gradient(struct learner *l,
+			 int (*fn)(struct learner *l,
+				   const struct nn_param *p, float *x,
+				   struct err *e), struct err *e)
+{
+	const struct nn_model *m = train_model(l->t);
+	int rc = 0;
+
+	for (size_t i = 0; i < m->nparams && !rc; i++) {
+		float *x = malloc(m->param[i].n * sizeof *x);
+
+		if (!x)
+			return err_set(e, CA_SOFTWARE, "no memory");
+		rc = train_read(l->t, TRAIN_GRADIENT, &m->param[i], x, e) ?
+		     -1 : fn(l, &m->param[i], x, e);
+		free(x);
+	}
+	return rc;
+}
+
+static int sum_gradient(struct learner *l, const struct nn_param *p,
+			float *x, struct err *e)
+{
+	return ranks_sum(l->ranks, x, p->n, e) ? -1 :
+	       train_write(l->t, TRAIN_GRADIENT, p, x, e);
+}
+
+int learner_reduce(struct learner *l, double *norm, struct err *e)
+{
+	if (ranks_count(l->ranks) > 1 && each_gradient(l, sum_gradient, e))
+		return -1;
+	return train_grad_norm(l->t, norm, e);
+}
+
+/* 1 when this weight's gradient is not finite. */
+static int find_bad(struct learner *l, const struct nn_param *p, float *x,
+		    struct err *e)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (!isfinite(x[i])) {
+			err_set(e, CA_DATAERR, "%s: the gradient of '%s' is "
+				"not finite", l->name, p->name[0]);
+			return 1;
+		}
+	return 0;
+}
+
+int learner_step(struct learner *l, const struct train_adam *a, double norm,
+		 double clip, struct err *e)
+{
+	struct train_adam scaled = *a;
+	int rc;
+
+	if (!isfinite(norm)) {
+		rc = each_gradient(l, find_bad, e);
+		if (!rc)
+			err_set(e, CA_DATAERR, "%s: the norm of the gradient "
+				"is not finite", l->name);
+		return rc < 0 || train_clear(l->t, e) ? -1 : 1;
+	}
+	scaled.scale = clip > 0 && norm > clip ? clip / norm : 1;
+	return train_step(l->t, &scaled, e);
+}
+
+double learner_flops(const struct learner *l, double len)
+{
+	const struct nn_config *c = &train_model(l->t)->cfg;
+
+	return 6 * (double)nn_config_params(c) +
+	       6.0 * c->layers * c->hidden * len;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model in training: passes over a batch in micro-batches and ranks, the
+ * gradient, a step.  Results do not depend on how a batch is split, but for
+ * the order in which gradients are added.
+ */
+#ifndef CA_RL_LEARNER_H
+#define CA_RL_LEARNER_H
+
+#include "nn/train.h"
+#include "rl/ranks.h"
+#include "rl/rows.h"
+
+struct learner {
+	struct train *t;
+	const char *name;		/* "actor", "critic", for messages */
+	struct ranks *ranks;
+	size_t tokens, seqs;		/* most of a micro-batch */
+	/* Of one micro-batch. */
+	int32_t *ids, *first, *row, *target;
+	float *out, *entropy, *dout;
+};
+
+/* Opens a model for micro-batches within o->tokens and o->seqs; appends its
+ * plan of memory to `table` (may be NULL). */
+int learner_open(struct learner *l, const char *name,
+		 const struct train_opts *o, struct ranks *ranks,
+		 struct str *table, struct err *e);
+void learner_close(struct learner *l);
+
+/*
+ * What a pass does with the outputs first to first + n of a batch once they
+ * are known: sets the derivative of the loss by each.  A sequence at a time,
+ * in any order.
+ */
+typedef void learner_loss(void *ctx, size_t first, size_t n,
+			  const float *out, float *dout);
+
+/*
+ * Computes log-probabilities at 1 / inv_temp (or values) of all outputs into
+ * out[r->n] and entropies into entropy[r->n] (or NULL), on every rank.  With
+ * `loss` adds to the gradients, for the rank's own share: learner_step adds
+ * them up.
+ */
+int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
+		 learner_loss *loss, void *ctx, float *out, float *entropy,
+		 struct err *e);
+
+/* Adds up the gradients of the ranks; *norm is that of the sum, not finite
+ * when a gradient is not. */
+int learner_reduce(struct learner *l, double *norm, struct err *e);
+
+/*
+ * A step of AdamW, gradients scaled down to a norm of at most `clip` (0: as
+ * they are); or, when norm is not finite, none: gradients are dropped and 1
+ * is returned, with what was not finite in `e`.  After learner_reduce.
+ */
+int learner_step(struct learner *l, const struct train_adam *a, double norm,
+		 double clip, struct err *e);
+
+/* Multiply-adds count twice: floating point operations to train on a token in
+ * sequences of `len`. */
+double learner_flops(const struct learner *l, double len);
+
+#endif
