@@ -198,8 +198,8 @@ def against_torch():
 
 def against_itself():
     rng = np.random.default_rng(1)
-    layout = ["." * rng.integers(1, 9) + "a" * rng.integers(1, 12) + "..." + "a" * rng.integers(1, 9)
-              for _ in range(8)]
+    layout = ["." * int(a) + "a" * int(b) + "..." + "a" * int(c)
+              for a, b, c in rng.integers(1, 12, (8, 3))]
     lines = [record(t) for t in make(layout, 99)]
     worst = 0.0
     for loss in ("ppo", "value"):
@@ -210,7 +210,8 @@ def against_itself():
             d = far(got[1], base[1])
             worst = max(worst, d)
             if d > 1e-6 or got[0] != base[0]:
-                sys.exit(f"{loss}, {tokens} tokens, {seqs} sequences, {ranks} ranks: off by {d:.3g}")
+                sys.exit(f"{loss}, {tokens} tokens, {seqs} sequences, {ranks} ranks: off by "
+                         f"{d:.3g}")
     print(f"splits within {worst:.2g}")
 
 
