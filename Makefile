@@ -56,6 +56,7 @@ $B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
 # clang's OpenMP would need a runtime of its own: there it runs serially.
 openmp := $(if $(findstring clang,$(CC)),-fopenmp-simd,-fopenmp)
 cpu_flags = -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math $(openmp)
+$B/test/lib/witness_test.o: ALL_CFLAGS += $(openmp)
 march1 :=
 march3 := -march=x86-64-v3
 march4 := -march=x86-64-v4 -mprefer-vector-width=512

@@ -131,6 +131,9 @@ static void set_rules(void)
 {
 	if (over && strcmp(scheme, "raw"))
 		die(CA_USAGE, "--over is for --scheme raw");
+	if (rules.same_math && opts.device && !strcmp(opts.device, "cpu"))
+		die(CA_USAGE, "--same-math is for CUDA: on the CPU nothing "
+		    "tells in which math a kernel computed");
 	if (!strcmp(scheme, "raw"))
 		rules.scheme = SCHEME_RAW;
 	if (over && !strcmp(over, "eager"))

@@ -8,7 +8,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/opt.h"
+#include "base/utf8.h"
 #include "build/build.h"
+#include "build/cache.h"
 #include "build/device.h"
 #include "build/export.h"
 #include "build/starter.h"
@@ -43,14 +45,21 @@ static int init(int argc, char **argv, int first)
 {
 	struct err e = ERR_INIT;
 	struct str code = STR_INIT;
+	size_t bad, line, mark;
 
 	if (argc - first != 2)
 		die(CA_USAGE, "init takes a model.py and a directory");
 	if (read_file(argv[first], MODEL_MAX, &code, &e) < 0)
 		die_err(&e);
-	if (!code.len || memchr(code.buf, '\0', code.len))
-		die(CA_DATAERR, "'%s' is no Python source", argv[first]);
-	if (starter_write(code.buf, code.len, argv[first + 1], &e) < 0)
+	if (!code.len)
+		die(CA_DATAERR, "'%s' is empty", argv[first]);
+	bad = utf8_bad(code.buf, code.len, &line);
+	if (bad)
+		die(CA_DATAERR, "'%s' is no Python source in UTF-8: line %zu, "
+		    "byte %zu", argv[first], line, bad);
+	mark = utf8_mark(code.buf, code.len);
+	if (starter_write(code.buf + mark, code.len - mark, argv[first + 1],
+			  &e) < 0)
 		die_err(&e);
 	str_release(&code);
 	return 0;
@@ -135,7 +144,7 @@ static int export(int argc, char **argv, int first)
 		build.device = device_default();
 	if (device_check(build.device, &e) < 0 ||
 	    (build.arch && device_check_arch(build.arch, &e) < 0) ||
-	    mac_key_load(&key, trust_key, &e) < 0)
+	    cache_limit(NULL, &e) || mac_key_load(&key, trust_key, &e) < 0)
 		die_err(&e);
 	rc = stage_run(&ops, &common, argc, argv, first + 1);
 	if (rc == 0 && !x.seen)

@@ -198,13 +198,11 @@ static int fill(int fd, const char *path, const char *code, const char *fixed,
 int place_make(const char *path, const char *code, const char *fixed,
 	       uid_t uid, struct err *e)
 {
-	int fd = tree_open(path, e), rc;
+	struct tree t;
 
-	if (fd < 0)
+	if (tree_open(&t, path, e))
 		return -1;
-	rc = fill(fd, path, code, fixed, uid, e);
-	close(fd);
-	return rc;
+	return tree_close(&t, fill(t.fd, path, code, fixed, uid, e));
 }
 
 static int add_fixed(struct place *p, const char *name, struct err *e)

@@ -143,11 +143,31 @@ static int clear_dir(struct removal *r, int fd, int depth, struct err *e)
 	return rc;
 }
 
-int remove_tree(const char *path, struct err *e)
+int empty_tree(const char *path, struct err *e)
 {
 	struct removal r = { -1, 0, 0, 0 };
 	struct stat st;
 	int rc;
+
+	r.top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (r.top < 0)
+		return err_sys(e, CA_IOERR, "cannot open '%s'", path);
+	if (fstat(r.top, &st)) {
+		close(r.top);
+		return err_sys(e, CA_IOERR, "cannot stat '%s'", path);
+	}
+	r.dev = st.st_dev;
+	do {
+		r.again = 0;
+		rc = clear_dir(&r, r.top, 0, e);
+	} while (rc == 0 && r.again);
+	close(r.top);
+	return rc ? err_wrap(e, "cannot empty '%s'", path) : 0;
+}
+
+int remove_tree(const char *path, struct err *e)
+{
+	struct stat st;
 
 	if (lstat(path, &st))
 		return errno == ENOENT ? 0 :
@@ -156,17 +176,8 @@ int remove_tree(const char *path, struct err *e)
 		return unlink(path) ? err_sys(e, CA_IOERR,
 					      "cannot remove '%s'", path) : 0;
 	chmod(path, 0700);
-	r.dev = st.st_dev;
-	r.top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (r.top < 0)
-		return err_sys(e, CA_IOERR, "cannot open '%s'", path);
-	do {
-		r.again = 0;
-		rc = clear_dir(&r, r.top, 0, e);
-	} while (rc == 0 && r.again);
-	close(r.top);
-	if (rc)
-		return err_wrap(e, "cannot remove '%s'", path);
+	if (empty_tree(path, e))
+		return -1;
 	if (rmdir(path))
 		return err_sys(e, CA_IOERR, "cannot remove '%s'", path);
 	return 0;

@@ -46,6 +46,8 @@ int write_file_atomic(const char *path, const void *p, size_t len,
 int mkdir_p(const char *path, unsigned mode, struct err *e);
 /* Removes a tree without following links or leaving its file system. */
 int remove_tree(const char *path, struct err *e);
+/* The same for what is in a directory, which stays. */
+int empty_tree(const char *path, struct err *e);
 /* A fresh directory under $TMPDIR or /tmp, 0700; out holds at least 4096. */
 int make_temp_dir(const char *prefix, char *out, size_t outlen,
 		  struct err *e);

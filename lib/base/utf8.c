@@ -4,6 +4,8 @@
  */
 #include "base/utf8.h"
 
+#include <string.h>
+
 static int is_tail(unsigned char c)
 {
 	return (c & 0xc0) == 0x80;
@@ -40,6 +42,25 @@ size_t utf8_len(const char *p, size_t len)
 		if (!is_tail(s[i]))
 			return 0;
 	return n;
+}
+
+size_t utf8_bad(const char *p, size_t len, size_t *line)
+{
+	size_t i, n;
+
+	*line = 1;
+	for (i = 0; i < len; i += n) {
+		n = utf8_len(p + i, len - i);
+		if (n == 0 || p[i] == '\0')
+			return i + 1;
+		*line += p[i] == '\n';
+	}
+	return 0;
+}
+
+size_t utf8_mark(const char *p, size_t len)
+{
+	return len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 size_t utf8_put(unsigned long cp, char out[4])

@@ -85,6 +85,8 @@ static int write_text(const char *dir, const char *name, const char *text,
 	if (fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", path);
 	rc = write_full(fd, text, len, e);
+	if (rc < 0)
+		err_wrap(e, "'%s'", path);
 	if (close(fd) < 0 && rc == 0)
 		rc = err_sys(e, CA_IOERR, "cannot write '%s'", path);
 	return rc;

@@ -136,7 +136,7 @@ int export_package(const struct rec *r, const struct build_opts *o,
 {
 	const struct json *b = rec_get(r, "build");
 	char name[256], object[CA_PATH_MAX];
-	int fd, rc;
+	struct tree t;
 
 	if (check_name(dir, name, e) < 0)
 		return -1;
@@ -146,10 +146,7 @@ int export_package(const struct rec *r, const struct build_opts *o,
 			       json_str(json_path(b, "error.message"), "?"));
 	if (build_object_path(r, o, object, e) < 0)
 		return -1;
-	fd = tree_open(dir, e);
-	if (fd < 0)
+	if (tree_open(&t, dir, e))
 		return -1;
-	rc = fill(r, fd, dir, name, object, e);
-	close(fd);
-	return rc;
+	return tree_close(&t, fill(r, t.fd, dir, name, object, e));
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "build/form.h"
+
 #define ALIAS_DEPTH 8
 
 struct ctype {
@@ -245,6 +247,7 @@ static const char *join(struct arena *a, const struct token *t, size_t n)
 
 struct finder {
 	const struct decls *d;
+	const char *caller;
 	struct arena *a;
 	struct launch_set *out;
 	const char *why;	/* the type that cannot be passed */
@@ -423,22 +426,24 @@ static void consider(struct finder *f, const struct decl *d)
 		add_launcher(f, d, &l);
 		return;
 	}
-	if (ends_with(d->file, ".c") && !d->global)
+	if (ends_with(d->file, ".c") && !d->global &&
+	    !(f->caller && form_python_calls(f->caller, d->name)))
 		return;
 	if (in_args < 0)
 		report(f, d, arena_printf(f->a, "launcher '%s': parameter %zu "
 			"has type '%s', which cannot be passed; use pointers "
 			"to elements, integers, float, double, bool and a "
-			"trailing cudaStream_t", d->name, l.narg + 1, f->why));
+			"trailing cudaStream_t, or make it static if it is "
+			"no launcher", d->name, l.narg + 1, f->why));
 	else
 		report(f, d, arena_printf(f->a, "launcher '%s': result has "
 			"type '%s'; use void or a number", d->name, f->why));
 }
 
-int launch_find(const struct decls *d, struct arena *a,
+int launch_find(const struct decls *d, const char *caller, struct arena *a,
 		struct launch_set *out, struct err *e)
 {
-	struct finder f = { d, a, out, "", 0 };
+	struct finder f = { d, caller, a, out, "", 0 };
 	size_t i;
 
 	memset(out, 0, sizeof(*out));

@@ -43,9 +43,10 @@ struct launch_set {
  * of an earlier declaration anywhere in the tree), a body, and is neither
  * static, a template nor __device__.  One whose parameters or result cannot
  * be passed sets `error`, except in .c files, where every function has C
- * linkage and such a one is a helper: it is left out.  -1: no memory.
+ * linkage and such a one is a helper that is left out, unless `caller`
+ * (model_new.py's text; may be NULL) calls it.  -1: no memory.
  */
-int launch_find(const struct decls *d, struct arena *a,
+int launch_find(const struct decls *d, const char *caller, struct arena *a,
 		struct launch_set *out, struct err *e);
 
 /* Keeps those for which the object defines a function (names sorted as

@@ -723,6 +723,13 @@ static int dry_run(const struct rec *r, const struct plan_opts *o,
 	return rc;
 }
 
+static const char *python_of(const struct source_tree *t)
+{
+	const struct source_file *f = source_find(t, "model_new.py");
+
+	return f ? f->text : NULL;
+}
+
 int plan_make(const struct rec *r, const struct plan_opts *o,
 	      struct arena *a, struct plan *p, struct err *e)
 {
@@ -740,7 +747,8 @@ int plan_make(const struct rec *r, const struct plan_opts *o,
 	}
 	p->empty = json_len(rec_get(r, "files")) == 0;
 	if (decl_scan(&p->tree, a, &p->decls, e) < 0 ||
-	    launch_find(&p->decls, a, &p->launchers, e) < 0)
+	    launch_find(&p->decls, python_of(&p->tree), a, &p->launchers,
+			e) < 0)
 		return -1;
 	p->form = form_detect(&p->tree, &p->decls, &p->launchers, p->cuda);
 	p->headers = uses_torch(p) ? HEADERS_SLIM : HEADERS_NONE;

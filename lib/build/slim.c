@@ -119,16 +119,14 @@ static int read_all(const char *dir, struct headers *h,
 static int write_all(const struct headers *h, const char *dir,
 		     struct err *e)
 {
-	int fd = tree_open(dir, e), rc = 0;
+	struct tree t;
 	size_t i;
+	int rc = tree_open(&t, dir, e);
 
-	if (fd < 0)
-		return -1;
 	for (i = 0; rc == 0 && i < h->n; i++)
-		rc = tree_put(fd, dir, h->v[i].path, h->v[i].text.buf ?
+		rc = tree_put(t.fd, dir, h->v[i].path, h->v[i].text.buf ?
 			      h->v[i].text.buf : "", h->v[i].text.len, e);
-	close(fd);
-	return rc;
+	return tree_close(&t, rc);
 }
 
 /* Complete or absent: written under another name, then renamed. */

@@ -83,8 +83,10 @@ int starter_rename(const char *s, struct str *out)
 int starter_write(const char *code, size_t len, const char *dir,
 		  struct err *e)
 {
+	struct tree t = { .fd = -1 };
 	struct str s = STR_INIT;
-	int fd = -1, rc = -1;
+	int rc = -1;
+
 
 	str_adds(&s, starter_head);
 	if (starter_rename(code, &s) == 0) {
@@ -95,16 +97,14 @@ int starter_write(const char *code, size_t len, const char *dir,
 		err_set(e, CA_SOFTWARE, "out of memory");
 		goto out;
 	}
-	fd = tree_open(dir, e);
-	if (fd < 0)
+	if (tree_open(&t, dir, e))
 		goto out;
-	if (tree_put(fd, dir, "model.py", code, len, e) == 0 &&
-	    tree_put(fd, dir, "model_new.py", s.buf, s.len, e) == 0 &&
-	    tree_put(fd, dir, "README.md", readme, strlen(readme), e) == 0)
-		rc = tree_dir(fd, dir, "kernels", e);
+	if (tree_put(t.fd, dir, "model.py", code, len, e) == 0 &&
+	    tree_put(t.fd, dir, "model_new.py", s.buf, s.len, e) == 0 &&
+	    tree_put(t.fd, dir, "README.md", readme, strlen(readme), e) == 0)
+		rc = tree_dir(t.fd, dir, "kernels", e);
 out:
-	if (fd >= 0)
-		close(fd);
+	rc = tree_close(&t, rc);
 	str_release(&s);
 	return rc;
 }

@@ -30,21 +30,38 @@ static int is_empty(const char *dir)
 	return empty;
 }
 
-int tree_open(const char *dir, struct err *e)
+int tree_open(struct tree *t, const char *dir, struct err *e)
 {
-	int fd, empty;
+	int empty;
 
-	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+	t->dir = dir;
+	t->fd = -1;
+	t->made = mkdir(dir, 0755) == 0;
+	if (!t->made && errno != EEXIST)
 		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
 	empty = is_empty(dir);
 	if (empty == 0)
 		return err_set(e, CA_CANTCREAT, "'%s' exists and is not empty",
 			       dir);
-	fd = empty < 0 ? -1 :
-	     open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
+	if (empty > 0)
+		t->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC |
+			     O_NOFOLLOW);
+	if (t->fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", dir);
-	return fd;
+	return 0;
+}
+
+int tree_close(struct tree *t, int rc)
+{
+	if (t->fd < 0)
+		return rc;
+	close(t->fd);
+	t->fd = -1;
+	if (rc && t->made)
+		remove_tree(t->dir, NULL);
+	else if (rc)
+		empty_tree(t->dir, NULL);
+	return rc;
 }
 
 int tree_dir(int fd, const char *dir, const char *path, struct err *e)
@@ -76,6 +93,8 @@ int tree_put(int fd, const char *dir, const char *path, const void *data,
 		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
 			       path);
 	rc = write_full(out, data, len, e);
+	if (rc < 0)
+		err_wrap(e, "'%s/%s'", dir, path);
 	if (close(out) < 0 && rc == 0)
 		rc = err_sys(e, CA_IOERR, "cannot write '%s/%s'", dir, path);
 	return rc;

@@ -9,9 +9,19 @@
 
 #include "base/err.h"
 
-/* Makes the directory (its parents exist), or takes it if it is empty.  A
- * descriptor that the caller closes, or -1: CA_CANTCREAT. */
-int tree_open(const char *dir, struct err *e);
+/* A directory that is being filled. */
+struct tree {
+	int fd;
+	int made;		/* it was not there before */
+	const char *dir;	/* the caller's */
+};
+
+/* Makes the directory (its parents exist), or takes it if it is empty.  0, or
+ * -1: CA_CANTCREAT, and t->fd is -1. */
+int tree_open(struct tree *t, const char *dir, struct err *e);
+
+/* Ends it and returns rc.  Where that is not 0, nothing of it is left. */
+int tree_close(struct tree *t, int rc);
 
 /* Creates a file below fd, and the directories on its way.  `path` is
  * relative and trusted to stay inside; `dir` is for messages. */

@@ -45,31 +45,31 @@ static void skip(struct reader *rd, const char *path, const char *why)
 static int check_text(const struct reader *rd, const char *path,
 		      const struct str *s, struct err *e)
 {
-	size_t i, n, line = 1;
+	size_t line, bad = utf8_bad(s->buf, s->len, &line);
 
-	for (i = 0; i < s->len; i += n) {
-		n = utf8_len(s->buf + i, s->len - i);
-		if (n == 0 || s->buf[i] == '\0')
-			return err_set(e, CA_DATAERR, "'%s/%s': %s at line "
-				       "%zu (byte %zu)", rd->dir, path,
-				       n ? "NUL byte" : "not UTF-8", line,
-				       i + 1);
-		line += s->buf[i] == '\n';
-	}
-	return 0;
+	if (!bad)
+		return 0;
+	return err_set(e, CA_DATAERR, "'%s/%s': %s at line %zu (byte %zu)",
+		       rd->dir, path, s->buf[bad - 1] ? "not UTF-8" :
+		       "NUL byte", line, bad);
 }
 
 static int read_text(const struct reader *rd, int fd, const char *name,
 		     const char *path, struct str *s, struct err *e)
 {
 	struct err inner = ERR_INIT;
+	size_t mark;
 
-	if (read_file_at(fd, name, SOURCE_MAX_FILE, 0, s, &inner) < 0) {
+	if (read_file_at(fd, name, SOURCE_MAX_FILE, 0, s, &inner) < 0)
 		return err_set(e, inner.code ? inner.code : CA_NOINPUT,
-			       "'%s/%s': %s", rd->dir, path, inner.msg);
-	}
+			       "'%s/%.*s': %s", rd->dir,
+			       (int)(strlen(path) - strlen(name)), path,
+			       inner.msg);
 	if (str_add(s, "", 0) < 0)
 		return err_set(e, CA_SOFTWARE, "out of memory");
+	mark = utf8_mark(s->buf, s->len);
+	s->len -= mark;
+	memmove(s->buf, s->buf + mark, s->len + 1);
 	return check_text(rd, path, s, e);
 }
 
@@ -383,16 +383,15 @@ int workdir_sources(const struct json *files, int fd, const char *dir,
 int workdir_write(const char *code, const struct json *files,
 		  const char *dir, struct err *e)
 {
-	int fd, rc = -1;
+	struct tree t;
+	int rc = -1;
 
 	if (!code)
 		return err_set(e, CA_DATAERR, "the record holds no task code");
-	fd = tree_open(dir, e);
-	if (fd < 0)
+	if (tree_open(&t, dir, e))
 		return -1;
-	if (tree_put(fd, dir, "model.py", code, strlen(code), e) == 0 &&
-	    tree_dir(fd, dir, "kernels", e) == 0)
-		rc = write_files(files, fd, dir, 0, e);
-	close(fd);
-	return rc;
+	if (tree_put(t.fd, dir, "model.py", code, strlen(code), e) == 0 &&
+	    tree_dir(t.fd, dir, "kernels", e) == 0)
+		rc = write_files(files, t.fd, dir, 0, e);
+	return tree_close(&t, rc);
 }

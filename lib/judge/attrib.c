@@ -11,6 +11,7 @@
  */
 #include "judge/attrib.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,50 +30,76 @@
 #define SHORT_NS 300e3
 #define FEW 4			/* samples that say nothing by themselves */
 
-static double sum_of(const double ns[PLACES], const enum place *p, size_t n)
+static int is_own(enum place p)
 {
-	double sum = 0;
-
-	for (size_t i = 0; i < n; i++)
-		sum += ns[p[i]];
-	return sum;
+	return p == PLACE_OWN || p == PLACE_BLAS;
 }
 
-static double own_ns(const double ns[PLACES])
+static int is_foreign(enum place p)
 {
-	static const enum place p[] = { PLACE_OWN, PLACE_BLAS };
-
-	return sum_of(ns, p, 2);
+	return p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
+	       p == PLACE_NOWHERE;
 }
 
-static double foreign_ns(const double ns[PLACES])
+/* In user mode: page faults and the like are nobody's computing, and waiting
+ * is not either. */
+static int is_user(enum place p)
 {
-	static const enum place p[] = { PLACE_TORCH, PLACE_OTHER, PLACE_ANON,
-					PLACE_NOWHERE };
-
-	return sum_of(ns, p, 4);
+	return is_own(p) || is_foreign(p) || p == PLACE_PYTHON;
 }
 
-/* Of time in user mode: page faults and the like are nobody's computing, and
- * waiting is not either. */
-static double user_ns(const double ns[PLACES])
+void attrib_call(struct attribution *a)
 {
-	return own_ns(ns) + foreign_ns(ns) + ns[PLACE_PYTHON];
+	a->nthread = 0;
+	a->now = (struct attrib_call){ 0 };
 }
 
-void attrib_keep(struct attribution *a, int64_t length_ns,
-		 const double before[PLACES])
+static struct attrib_thread *thread_of(struct attribution *a, pid_t tid)
 {
-	double d[PLACES];
+	for (size_t i = 0; i < a->nthread; i++)
+		if (a->thread[i].tid == tid)
+			return &a->thread[i];
+	if (a->nthread == ATTRIB_THREADS)
+		return &a->thread[ATTRIB_THREADS - 1];
+	a->thread[a->nthread] = (struct attrib_thread){ .tid = tid };
+	return &a->thread[a->nthread++];
+}
 
-	if (a->ncall == ATTRIB_CALLS)
-		return;
-	for (int i = 0; i < PLACES; i++)
-		d[i] = a->ns[i] - before[i];
-	a->call[a->ncall++] = (struct attrib_call){
-		(float)length_ns, (float)user_ns(d), (float)foreign_ns(d),
-		(float)own_ns(d)
-	};
+void attrib_see(struct attribution *a, pid_t tid, enum place p, double ns)
+{
+	struct attrib_thread *t = thread_of(a, tid);
+
+	a->ns[p] += ns;
+	a->now.user += is_user(p) * ns;
+	a->now.foreign += is_foreign(p) * ns;
+	a->now.own += is_own(p) * ns;
+	t->user += is_user(p) * ns;
+	t->foreign += is_foreign(p) * ns;
+}
+
+static void add_call(struct attrib_call *sum, const struct attrib_call *c)
+{
+	sum->length += c->length;
+	sum->user += c->user;
+	sum->foreign += c->foreign;
+	sum->own += c->own;
+	sum->thread_user += c->thread_user;
+	sum->thread_foreign += c->thread_foreign;
+}
+
+void attrib_keep(struct attribution *a, int64_t length_ns)
+{
+	struct attrib_call *c = &a->now;
+
+	c->length = (double)length_ns;
+	for (size_t i = 0; i < a->nthread; i++) {
+		c->thread_user = fmax(c->thread_user, a->thread[i].user);
+		c->thread_foreign = fmax(c->thread_foreign,
+					 a->thread[i].foreign);
+	}
+	add_call(&a->all, c);
+	if (a->ncall < ATTRIB_CALLS)
+		a->call[a->ncall++] = *c;
 }
 
 void attrib_add(struct attribution *sum, const struct attribution *a)
@@ -87,6 +114,7 @@ void attrib_add(struct attribution *sum, const struct attribution *a)
 		sum->ns[i] += a->ns[i];
 	for (size_t i = 0; i < a->ncall && sum->ncall < ATTRIB_CALLS; i++)
 		sum->call[sum->ncall++] = a->call[i];
+	add_call(&sum->all, &a->all);
 	if (a->foreign_ns > sum->foreign_ns) {
 		sum->foreign_ns = a->foreign_ns;
 		snprintf(sum->foreign, sizeof(sum->foreign), "%s",
@@ -98,8 +126,8 @@ void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle)
 {
 	double calls = a->calls ? (double)a->calls : 1;
 
-	idle->foreign_ns = foreign_ns(a->ns) / calls;
-	idle->user_ns = user_ns(a->ns) / calls;
+	idle->foreign_ns = a->all.foreign / calls;
+	idle->user_ns = a->all.user / calls;
 }
 
 /* Whether much of the CPU time was not sampled. */
@@ -118,28 +146,36 @@ static int is_cut_off(const struct attribution *a, char *text, size_t len)
 }
 
 /* Of some calls together; `which` names them. */
-static int judge_calls(double calls, double user, double foreign, double own,
+static int judge_calls(double calls, const struct attrib_call *sum,
 		       const struct attribution *a,
 		       const struct attrib_idle *idle, const char *which,
 		       char *text, size_t len)
 {
+	const char *name = *a->foreign ? a->foreign : "generated code";
 	double free_ns = FREE_NS + FREE_PART * idle->parts +
 			 FREE_IDLE * idle->foreign_ns;
-	double work = user - FREE_IDLE * idle->user_ns * calls;
+	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
 
-	if (foreign > FOREIGN_SHARE * user &&
-	    foreign > free_ns * calls) {
+	if (sum->foreign > FOREIGN_SHARE * sum->user &&
+	    sum->foreign > free_ns * calls) {
 		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
 			 "went to code that is not the candidate's, most of "
-			 "it to %s", 100 * foreign / user, which,
-			 foreign / calls / 1e3,
-			 *a->foreign ? a->foreign : "generated code");
+			 "it to %s", 100 * sum->foreign / sum->user, which,
+			 sum->foreign / calls / 1e3, name);
 		return 1;
 	}
-	if (work > LONG_NS * calls && own < OWN_SHARE * work) {
+	if (sum->thread_foreign > FOREIGN_SHARE * sum->thread_user &&
+	    sum->thread_foreign > free_ns * calls) {
+		snprintf(text, len, "one thread spent %.0f of the %.0f us of "
+			 "%s in code that is not the candidate's, most in %s",
+			 sum->thread_foreign / calls / 1e3,
+			 sum->thread_user / calls / 1e3, which, name);
+		return 1;
+	}
+	if (work > LONG_NS * calls && sum->own < OWN_SHARE * work) {
 		snprintf(text, len, "the candidate's kernels took %.0f us of "
-			 "%s of %.0f us", own / calls / 1e3, which,
-			 user / calls / 1e3);
+			 "%s of %.0f us", sum->own / calls / 1e3, which,
+			 sum->user / calls / 1e3);
 		return 1;
 	}
 	return 0;
@@ -147,8 +183,8 @@ static int judge_calls(double calls, double user, double foreign, double own,
 
 static int by_length(const void *a, const void *b)
 {
-	float x = ((const struct attrib_call *)a)->length;
-	float y = ((const struct attrib_call *)b)->length;
+	double x = ((const struct attrib_call *)a)->length;
+	double y = ((const struct attrib_call *)b)->length;
 
 	return (x > y) - (x < y);
 }
@@ -160,21 +196,17 @@ static int by_length(const void *a, const void *b)
 static int judge_short(const struct attribution *a,
 		       const struct attrib_idle *idle, char *text, size_t len)
 {
-	struct attrib_call call[ATTRIB_CALLS], sum = { 0, 0, 0, 0 };
+	struct attrib_call call[ATTRIB_CALLS], sum = { 0 };
 	size_t half = a->ncall / 2;
 
 	if (half < FEW)
 		return 0;
 	memcpy(call, a->call, a->ncall * sizeof(call[0]));
 	qsort(call, a->ncall, sizeof(call[0]), by_length);
-	for (size_t i = 0; i < half; i++) {
-		sum.user += call[i].user;
-		sum.foreign += call[i].foreign;
-		sum.own += call[i].own;
-	}
-	return judge_calls((double)half, (double)sum.user,
-			   (double)sum.foreign, (double)sum.own, a, idle,
-			   "a shorter call", text, len);
+	for (size_t i = 0; i < half; i++)
+		add_call(&sum, &call[i]);
+	return judge_calls((double)half, &sum, a, idle, "a shorter call", text,
+			   len);
 }
 
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
@@ -195,13 +227,13 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 	}
 	if (a->samples < FEW)
 		return 0;
-	if (judge_calls((double)a->calls, user_ns(a->ns), foreign_ns(a->ns),
-			own_ns(a->ns), a, idle, "a call", text, len))
+	if (judge_calls((double)a->calls, &a->all, a, idle, "a call", text,
+			len))
 		return 1;
 	return judge_short(a, idle, text, len);
 }
 
-void attrib_write(const struct attribution *a, struct jw *w)
+void attrib_write(const struct attribution *a, int measured, struct jw *w)
 {
 	double per = a->calls ? 1e3 * (double)a->calls : 1;
 
@@ -212,6 +244,10 @@ void attrib_write(const struct attribution *a, struct jw *w)
 	jw_obj(w);
 	jw_kstr(w, "by", a->by);
 	jw_kint(w, "calls", (int64_t)a->calls);
+	if (!measured) {
+		jw_end_obj(w);
+		return;
+	}
 	jw_kint(w, "samples", (int64_t)a->samples);
 	jw_key(w, "us");
 	jw_obj(w);

@@ -10,10 +10,23 @@
 
 #define ATTRIB_CALLS 512
 
-/* One call: its length, and CPU time by what the rules ask about. */
+/*
+ * One call: its length, and CPU time by what the rules ask about, in all
+ * threads together and in the one that spent most of it.  The latter is what
+ * the call waited for: threads that are busy beside it, or pretend to be, do
+ * not hide it.
+ */
 struct attrib_call {
-	float length, user, foreign, own;
+	double length, user, foreign, own;
+	double thread_user, thread_foreign;
 };
+
+/* One thread's part of a call. */
+struct attrib_thread {
+	pid_t tid;
+	double user, foreign;
+};
+#define ATTRIB_THREADS 64	/* more share the last one */
 
 /*
  * Of calls that count: all but the first, warm ones left out.  What was seen
@@ -28,13 +41,18 @@ struct attribution {
 	char foreign[64];	/* the library with most time that is neither
 				 * the candidate's nor allowed, "" for none */
 	double foreign_ns;
-	struct attrib_call call[ATTRIB_CALLS];	/* the first of them */
+	struct attrib_call all;			/* sums of all of them, */
+	struct attrib_call call[ATTRIB_CALLS];	/* and the first */
 	size_t ncall;
+	struct attrib_call now;			/* the one under way, */
+	struct attrib_thread thread[ATTRIB_THREADS];	/* by threads */
+	size_t nthread;
 };
 
-/* Keeps one call: what it has added to the sums of before. */
-void attrib_keep(struct attribution *a, int64_t length_ns,
-		 const double before[PLACES]);
+/* Begins a call, counts time of a thread to it, and ends it. */
+void attrib_call(struct attribution *a);
+void attrib_see(struct attribution *a, pid_t tid, enum place p, double ns);
+void attrib_keep(struct attribution *a, int64_t length_ns);
 
 /* Adds what another process of the same candidate did. */
 void attrib_add(struct attribution *sum, const struct attribution *a);
@@ -56,7 +74,8 @@ void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 		 char *text, size_t len);
 
-/* The object verify.attribution; null where nobody looked. */
-void attrib_write(const struct attribution *a, struct jw *w);
+/* The object verify.attribution; null where nobody looked.  `measured`: with
+ * what differs from run to run. */
+void attrib_write(const struct attribution *a, int measured, struct jw *w);
 
 #endif

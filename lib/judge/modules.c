@@ -86,6 +86,14 @@ enum place place_of(const char *path)
 	return starts_with_any(base, blas) ? PLACE_BLAS : PLACE_OTHER;
 }
 
+static int is_openmp(const char *base)
+{
+	static const char *const name[] = { "libgomp", "libomp", "libiomp5",
+					    NULL };
+
+	return starts_with_any(base, name);
+}
+
 static struct module *add(struct modules *ms)
 {
 	size_t alloc = ms->alloc ? 2 * ms->alloc : 256;
@@ -126,8 +134,9 @@ static int read_line(struct modules *ms, char *line)
 	m->offset = offset;
 	m->place = place_of(line + at);
 	base = strrchr(line + at, '/');
-	snprintf(m->name, sizeof(m->name), "%.60s",
-		 base ? base + 1 : line + at);
+	base = base ? base + 1 : line + at;
+	m->waits = m->place == PLACE_RUNTIME && is_openmp(base);
+	snprintf(m->name, sizeof(m->name), "%.60s", base);
 	return 0;
 }
 

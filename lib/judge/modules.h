@@ -31,6 +31,8 @@ const char *place_name(enum place p);
 struct module {
 	uint64_t start, end, offset;	/* offset in the file */
 	enum place place;
+	int waits;		/* an OpenMP run-time: its own code waits for
+				 * work and computes nothing */
 	char name[64];		/* last part of the path; "" without */
 };
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "build/cache.h"
 #include "build/device.h"
 #include "build/tasks.h"
 #include "build/workdir.h"
@@ -27,7 +28,7 @@ int judging_init(struct judging *g, struct judge_opts *o,
 	if (o->no_jail)
 		warn("--no-jail: candidates run with your rights; what they "
 		     "report is not to be trusted");
-	if (o->device && device_check(o->device, e))
+	if ((o->device && device_check(o->device, e)) || cache_limit(NULL, e))
 		return -1;
 	if (o->tasks)
 		g->tasks = tasks_read(o->tasks, e);
@@ -104,14 +105,40 @@ static void explain_build(const struct json *b, struct str *out)
 		str_addf(out, "%s%s", log, ends_with(log, "\n") ? "" : "\n");
 }
 
+/* A number as records have it: also "nan", "inf", "-inf", [re, im]; null is
+ * one that is not finite. */
+static void add_number(struct str *out, const struct json *n, int digits)
+{
+	switch (json_type(n)) {
+	case JSON_NUMBER:
+		str_addf(out, "%.*g", digits, json_num(n, 0));
+		break;
+	case JSON_STRING:
+		str_adds(out, json_str(n, ""));
+		break;
+	case JSON_ARRAY:
+		str_addc(out, '(');
+		for (n = json_first(n); n; n = json_next(n)) {
+			add_number(out, n, digits);
+			str_adds(out, json_next(n) ? ", " : ")");
+		}
+		break;
+	default:
+		str_adds(out, "not finite");
+		break;
+	}
+}
+
 /* How far off a result was: the worst of all rounds. */
 static void explain_errors(const struct json *t, struct str *out)
 {
 	const struct json *own = json_get(t, "fp64_error");
 
-	str_addf(out, "  result %s (%s): errors up to %.3g, relative %.3g",
-		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"),
-		 json_get_num(t, "max_abs", 0), json_get_num(t, "max_rel", 0));
+	str_addf(out, "  result %s (%s): errors up to ",
+		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"));
+	add_number(out, json_get(t, "max_abs"), 3);
+	str_adds(out, ", relative ");
+	add_number(out, json_get(t, "max_rel"), 3);
 	if (json_type(json_get(t, "norm_error")) == JSON_NUMBER)
 		str_addf(out, ", of the norm %.3g",
 			 json_get_num(t, "norm_error", 0));
@@ -135,9 +162,13 @@ static void explain_tensor(const struct json *t, struct str *out)
 	     i = json_next(i))
 		str_addf(out, "%lld%s", (long long)json_int(i, 0),
 			 json_next(i) ? ", " : "");
-	str_addf(out, "]: got %.9g, wanted %.9g, allowed +-%.3g\n",
-		 json_get_num(m, "got", 0), json_get_num(m, "want", 0),
-		 json_get_num(m, "allowed", 0));
+	str_adds(out, "]: got ");
+	add_number(out, json_get(m, "got"), 9);
+	str_adds(out, ", wanted ");
+	add_number(out, json_get(m, "want"), 9);
+	str_adds(out, ", allowed +-");
+	add_number(out, json_get(m, "allowed"), 3);
+	str_addc(out, '\n');
 }
 
 void judge_explain(const struct rec *r, struct str *out)

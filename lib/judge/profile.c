@@ -352,7 +352,7 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
 	if (p->t.race[RACE_CANDIDATE].program.role) {
 		jw_key(w, "attribution");
-		attrib_write(&p->t.saw, w);
+		attrib_write(&p->t.saw, 1, w);
 	}
 	write_device_sums(p, w);
 	if (judge_on_cuda(j)) {

@@ -40,11 +40,11 @@ int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 const char *phase_name(uint32_t phase)
 {
 	static const char *const name[] = {
-		"", "load", "construct", "state", "inputs", "forward",
+		NULL, "load", "construct", "state", "inputs", "forward",
 		"result",
 	};
 
-	return phase < sizeof(name) / sizeof(name[0]) ? name[phase] : "";
+	return phase < sizeof(name) / sizeof(name[0]) ? name[phase] : NULL;
 }
 
 int host_ready(struct judge *j, struct fail *f)

@@ -194,7 +194,7 @@ void sampler_put(struct sampler *s, const struct sample_at *at)
 static void on_sample(struct sampler *s, const struct rec_sample *r,
 		      int64_t from)
 {
-	struct sample_at at = { .ip = r->ip };
+	struct sample_at at = { .ip = r->ip, .tid = (pid_t)r->tid };
 
 	if ((int64_t)r->time < from)
 		return;

@@ -17,6 +17,7 @@
 
 struct sample_at {
 	uint64_t ip;
+	pid_t tid;
 	int kernel;		/* in the kernel: ip says nothing */
 	int n;			/* words of the stack, from its top */
 	uint64_t stack[SAMPLE_WORDS];

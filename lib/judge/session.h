@@ -50,7 +50,7 @@ struct fail {
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...) CA_PRINTF(4, 5);
-const char *phase_name(uint32_t phase);		/* "load", …; "" for 0 */
+const char *phase_name(uint32_t phase);		/* "load", …; NULL for 0 */
 
 /* Counts the time since `began` to `what`. */
 void spent(struct judge *j, enum spent what, int64_t began);

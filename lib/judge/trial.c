@@ -88,6 +88,69 @@ static int after_differs(struct trial *t, const struct mem *got,
 	return 0;
 }
 
+/* Writes the place of a storage among the arguments, as "input 1['mask']",
+ * behind the `at` bytes of text; 0 where the node does not hold it. */
+static int find_storage(const struct json *node, int64_t storage, char *text,
+			size_t len, size_t at, int depth)
+{
+	const char *kind = json_get_str(node, "t", "");
+	int dict = !strcmp(kind, "dict"), i = 0;
+
+	if (!strcmp(kind, "tensor"))
+		return json_get_int(node, "storage", -1) == storage;
+	if ((!dict && strcmp(kind, "list") && strcmp(kind, "tuple")) ||
+	    depth == 8)
+		return 0;
+	for (const struct json *v = json_first(json_get(node, "v")); v;
+	     v = json_next(v), i++) {
+		const struct json *key = json_first(v);
+		int n = dict ?
+			snprintf(text + at, len - at, "['%.40s']",
+				 json_str(key, "?")) :
+			snprintf(text + at, len - at, "[%d]", i);
+
+		if (n < 0 || (size_t)n >= len - at)
+			return 0;
+		if (find_storage(dict ? json_next(key) : v, storage, text, len,
+				 at + (size_t)n, depth + 1))
+			return 1;
+		text[at] = '\0';
+	}
+	return 0;
+}
+
+static void name_input(const struct oracle *o, int64_t storage, char *text,
+		       size_t len)
+{
+	const struct json *a = json_first(json_path(o->spec, "inputs.args"));
+
+	for (int i = 0; a; a = json_next(a), i++) {
+		int n = snprintf(text, len, "input %d", i);
+
+		if (find_storage(a, storage, text, len, (size_t)n, 0))
+			return;
+	}
+	snprintf(text, len, "an input");
+}
+
+/* Which storage of the inputs is not as it was.  The first one that differs;
+ * -1: all of them are. */
+static int64_t changed_input(struct trial *t, const struct mem *got)
+{
+	const struct json *s = json_first(json_path(t->o->spec,
+						    "inputs.storages"));
+
+	for (int64_t i = 0; s; s = json_next(s), i++) {
+		size_t at = (size_t)json_get_int(s, "offset", 0);
+
+		if (t->j->dev->ops->differs(t->j->dev, got, at, t->inputs, at,
+					    (size_t)json_get_int(s, "bytes",
+								 0), NULL))
+			return i;
+	}
+	return -1;
+}
+
 /*
  * Inputs and state must be as the reference leaves them.  `modified` as the
  * oracle says of its own forward.
@@ -98,6 +161,7 @@ static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
 	const struct device_ops *d = t->j->dev->ops;
 	struct err e = ERR_INIT;
 	struct oracle *o = t->o;
+	char which[128];
 	int rc;
 
 	if (weakened("memory"))
@@ -110,11 +174,16 @@ static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
 				o->input_bytes, &e);
 	if (rc < 0)
 		return e.code ? infra(f, &e) : -1;
-	if (rc)
+	if (rc && modified & 1)
+		return fail_set(f, ST_INPUT_MODIFIED, PHASE_FORWARD, "the "
+				"inputs are not left as the reference leaves "
+				"them");
+	if (rc) {
+		name_input(o, changed_input(t, &t->r->in[set]), which,
+			   sizeof(which));
 		return fail_set(f, ST_INPUT_MODIFIED, PHASE_FORWARD,
-				modified & 1 ? "the inputs are not left as "
-				"the reference leaves them" :
-				"the inputs were modified");
+				"%s was modified", which);
+	}
 	t->rewrite = !!(modified & 2);
 	if (modified & 2)
 		rc = after_differs(t, &t->r->params, &o->params_after,

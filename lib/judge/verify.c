@@ -215,7 +215,7 @@ static void write_field(struct judge *j, const struct verdict *v,
 	jw_end_obj(w);
 	jw_kint(w, "launches", (int64_t)v->t.launches);
 	jw_key(w, "attribution");
-	attrib_write(&v->saw, w);
+	attrib_write(&v->saw, !j->o.no_prov, w);
 	jw_kbool(w, "folded", v->t.folded);
 	jw_kbool(w, "trivial_task", v->trivial);
 	chain_write_prov(j, began, w);

@@ -141,7 +141,7 @@ int64_t witness_next(const struct witness *w)
 static void on_thread(void *ctx, pid_t tid, uint64_t ip, uint64_t sp)
 {
 	struct witness *w = ctx;
-	struct sample_at at = { .ip = ip };
+	struct sample_at at = { .ip = ip, .tid = tid };
 	struct iovec to = { at.stack, sizeof(at.stack) };
 	struct iovec from = { (void *)(uintptr_t)sp, sizeof(at.stack) };
 	ssize_t got = process_vm_readv(tid, &to, 1, &from, 1, 0);
@@ -202,7 +202,8 @@ static int is_waiting(const struct witness *w, uint64_t ip)
 	       memmem(code, sizeof(code), pause, sizeof(pause));
 }
 
-/* Of code that many call, the nearest caller on the stack. */
+/* Of code that many call, the nearest caller on the stack.  A thread of
+ * OpenMP's that waits has none: what lies on its stack is what it ran last. */
 static const struct module *caller(const struct witness *w,
 				   const struct sample_at *at)
 {
@@ -245,7 +246,7 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 		p = m ? m->place : PLACE_NOWHERE;
 		if (p == PLACE_OWN && !equals_own(w, m, at->ip))
 			p = PLACE_OTHER;
-		if (p == PLACE_RUNTIME) {
+		if (p == PLACE_RUNTIME && !m->waits) {
 			m = caller(w, at);
 			p = m ? m->place : PLACE_RUNTIME;
 		}
@@ -254,7 +255,7 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 		if (p == PLACE_BLAS && !w->may_blas)
 			p = PLACE_OTHER;
 	}
-	w->saw.ns[p] += ns;
+	attrib_see(&w->saw, at->tid, p, ns);
 	if (p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
 	    p == PLACE_NOWHERE)
 		name_foreign(w, m, ns);
@@ -263,13 +264,13 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 void witness_end(struct witness *w, int64_t t1, int counts)
 {
 	const struct sampled *seen = sampler_seen(w->s);
-	double before[PLACES], ns;
+	double ns;
 
 	w->last = t1 - w->began;
 	if (!counts)
 		return;
 	sampler_drain(w->s, w->began);
-	memcpy(before, w->saw.ns, sizeof(before));
+	attrib_call(&w->saw);
 	w->saw.calls++;
 	w->saw.moved += seen->mapped > 0;
 	ns = seen->weight_ns;
@@ -284,10 +285,12 @@ void witness_end(struct witness *w, int64_t t1, int counts)
 	} else if (seen->n) {
 		w->saw.missing_ns += (double)seen->n * ns;
 	}
-	attrib_keep(&w->saw, w->last, before);
+	attrib_keep(&w->saw, w->last);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen
 	 * twice: the sum over calls is what counts. */
-	if (w->cpu >= 0)
+	if (w->cpu < 0)
+		w->saw.missing_ns += (double)seen->lost * seen->weight_ns;
+	else
 		w->saw.missing_ns += (double)(sampler_cpu_ns(w->s) - w->cpu) -
 				     (double)seen->n * ns;
 }

@@ -91,6 +91,8 @@ static int make_key(const char *path, struct err *e)
 	if (fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", temp);
 	rc = write_full(fd, text, KEY_TEXT + 1, e);
+	if (rc < 0)
+		err_wrap(e, "'%s'", temp);
 	if (close(fd) && rc == 0)
 		rc = err_sys(e, CA_IOERR, "cannot write '%s'", temp);
 	if (rc == 0 && link(temp, path) && errno != EEXIST)

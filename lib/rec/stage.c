@@ -33,7 +33,6 @@ enum slot_kind {
 	SLOT_WORK,		/* a record for us */
 	SLOT_PASS,		/* of another kind */
 	SLOT_BAD,		/* no record: `out` holds the answer */
-	SLOT_NONE,		/* a directory that made no record */
 	SLOT_DROP		/* cut short by a signal */
 };
 
@@ -92,6 +91,23 @@ static void answer_bad(struct stage *s, struct slot *t, const char *file,
 	/* The error record says it too, hence no complaint under -q. */
 	warn("%s: cannot parse record at byte %zu: %s", t->where, at, e->msg);
 	rec_error(&t->out, file, line, at, e->msg);
+}
+
+/* The answer to a directory that makes no record; its error names it. */
+static void answer_unread(struct stage *s, struct slot *t, const char *path)
+{
+	int code = t->err.code ? t->err.code : CA_SOFTWARE;
+
+	t->kind = SLOT_BAD;
+	if (code == CA_DATAERR)
+		s->data_code = code;
+	else if (code == CA_NOINPUT)
+		s->open_code = code;
+	else if (!s->read_err.code)
+		s->read_err = t->err;
+	if (code == CA_DATAERR || code == CA_NOINPUT)
+		warn("%s", t->err.msg);
+	rec_error(&t->out, path, 0, 0, t->err.msg);
 }
 
 static void classify(struct stage *s, struct slot *t)
@@ -229,9 +245,7 @@ static int finish(struct stage *s, struct slot *t)
 
 	s->progress.in++;
 	s->progress.share = t->share;
-	if (t->kind == SLOT_NONE)
-		report_failed(s, t);
-	if (t->kind == SLOT_NONE || t->kind == SLOT_DROP)
+	if (t->kind == SLOT_DROP)
 		return 0;
 	if (t->kind == SLOT_BAD) {
 		s->progress.bad++;
@@ -446,7 +460,7 @@ static void read_directory(struct stage *s, const char *path)
 	s->left--;
 	if (o->directory(o->ctx, path, &t->rec, &t->err) ||
 	    rec_refresh(&t->rec, &t->err))
-		t->kind = SLOT_NONE;
+		answer_unread(s, t, path);
 	else
 		classify(s, t);
 	slot_give(s, t);

@@ -158,6 +158,9 @@ static const char *by_math(const struct json *profile,
 
 	if (!rules->same_math)
 		return NULL;
+	if (!strcmp(json_get_str(profile, "device", ""), "cpu"))
+		return "--same-math is for CUDA: on the CPU nothing tells in "
+		       "which math a kernel computed";
 	if (rules->clock == CLOCK_DEVICE_SUM)
 		return "same-mode baselines have no device times";
 	why = one_same_math(profile, "eager", eager);

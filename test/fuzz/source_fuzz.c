@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	file[1].len = strlen(second);
 	check_tokens(&a, text, file[0].len);
 	require(decl_scan(&tree, &a, &d, NULL) == 0);
-	require(launch_find(&d, &a, &set, NULL) == 0);
+	require(launch_find(&d, NULL, &a, &set, NULL) == 0);
 	check_launchers(&set);
 	form_detect(&tree, &d, &set, data[0] & 4);
 	arena_release(&a);

@@ -13,6 +13,7 @@ static struct source_file file[4];
 static struct source_tree tree;
 static struct decls decls;
 static struct launch_set set;
+static const char *caller;
 
 static int teardown(void **state)
 {
@@ -38,7 +39,7 @@ static void find(void)
 	struct err e = ERR_INIT;
 
 	assert_int_equal(decl_scan(&tree, &arena, &decls, &e), 0);
-	assert_int_equal(launch_find(&decls, &arena, &set, &e), 0);
+	assert_int_equal(launch_find(&decls, caller, &arena, &set, &e), 0);
 }
 
 /* "name(type:dtype,…)" of launcher i, "!" behind const pointers. */
@@ -93,6 +94,21 @@ static void finds_nothing(const char *path, const char *text)
 	if (set.error)
 		fail_msg("%s: %s", text, set.error);
 	assert_string_equal(show(0), "(none)");
+}
+
+/* A helper of a .c file is left out, unless it is called as a launcher. */
+static void called_by_name(void **state)
+{
+	static const char text[] = "struct s; int help(struct s *p)\n"
+				   "{ return !p; }\n";
+
+	(void)state;
+	finds_nothing("kernels/a.c", text);
+	caller = "import cuda_extension as c\nc.help(1)  # help(\n";
+	refuses("kernels/a.c", text, 1, "'help': parameter 1 has type");
+	caller = "c.helper(1)  # help()\n";
+	finds_nothing("kernels/a.c", text);
+	caller = NULL;
 }
 
 struct want {
@@ -466,6 +482,7 @@ int main(void)
 		cmocka_unit_test_teardown(forms, teardown),
 		cmocka_unit_test_teardown(python_calls, teardown),
 		cmocka_unit_test_teardown(json, teardown),
+		cmocka_unit_test_teardown(called_by_name, teardown),
 	};
 
 	return cmocka_run_group_tests_name("launch", tests, NULL, NULL);

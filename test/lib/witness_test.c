@@ -101,6 +101,17 @@ static void in_thread(void)
 		pause();
 }
 
+/* A team was given work once; its second thread waits for more, while the
+ * first computes (main() has told OpenMP to wait awake). */
+static void in_openmp(void)
+{
+#ifdef _OPENMP
+#pragma omp parallel num_threads(2)
+	sink = 1;
+#endif
+	burn(NULL);
+}
+
 static void watch(void (*body)(void), unsigned flags, struct attribution *a)
 {
 	struct timespec ms = { 0, 1000000 };
@@ -204,6 +215,31 @@ static void test_by_ptrace(void **state)
 	assert_string_equal(a.by, "ptrace");
 }
 
+/* Who waits awake computes nothing, whatever lies on its stack. */
+static void waits(unsigned flags)
+{
+	struct attribution a;
+
+	watch(in_openmp, flags, &a);
+	assert_true(a.ns[PLACE_RUNTIME] > 0);
+	assert_true(a.all.thread_foreign > 0);
+	assert_true(a.all.foreign < 1.1 * a.all.thread_foreign);
+}
+
+static void test_waiting(void **state)
+{
+	struct attribution a;
+
+	(void)state;
+#ifndef _OPENMP
+	skip();
+#endif
+	waits(WITNESS_TRACE);
+	watch(in_file, 0, &a);
+	if (!strcmp(a.by, "perf"))
+		waits(0);
+}
+
 static int judged(const struct attribution *a)
 {
 	const struct attrib_idle idle = { 50e3, 200e3, 1 };
@@ -212,39 +248,101 @@ static int judged(const struct attribution *a)
 	return attrib_judge(a, &idle, text, sizeof(text));
 }
 
+/* What a thread spent in one call. */
+struct part {
+	pid_t tid;
+	enum place place;
+	double us;
+};
+
+#define PARTS(...) ((const struct part[]){ __VA_ARGS__, { 0, 0, 0 } })
+
+/* The verdict on ten such calls, with 300 us of Python in each. */
+static struct attribution ten;
+static int verdict(const struct part *parts)
+{
+	memset(&ten, 0, sizeof(ten));
+	ten.by = "perf";
+	for (ten.calls = 0; ten.calls < 10; ten.calls++) {
+		ten.samples += 90;
+		attrib_call(&ten);
+		attrib_see(&ten, 1, PLACE_PYTHON, 300e3);
+		for (const struct part *p = parts; p->tid; p++)
+			attrib_see(&ten, p->tid, p->place, 1e3 * p->us);
+		attrib_keep(&ten, 6000000);
+	}
+	return judged(&ten);
+}
+
 static void test_verdicts(void **state)
 {
-	struct attribution a = { .by = "perf", .calls = 10, .samples = 900 };
 	struct attribution none = { .by = NULL, .calls = 10 };
 
 	(void)state;
 	assert_int_equal(judged(&none), -1);
-	a.ns[PLACE_OWN] = 10 * 5e6;
-	a.ns[PLACE_PYTHON] = 10 * 300e3;
-	a.ns[PLACE_TORCH] = 10 * 100e3;
-	assert_int_equal(judged(&a), 0);
-	a.ns[PLACE_TORCH] = 10 * 1.5e6;		/* moving data */
-	assert_int_equal(judged(&a), 0);
-	a.ns[PLACE_TORCH] = 10 * 4e6;
-	assert_int_equal(judged(&a), 1);
-	a.ns[PLACE_OTHER] = a.ns[PLACE_TORCH];
-	a.ns[PLACE_TORCH] = 0;
-	assert_int_equal(judged(&a), 1);
-	a.ns[PLACE_OTHER] = 0;
-	a.ns[PLACE_BLAS] = a.ns[PLACE_OWN];
-	a.ns[PLACE_OWN] = 0;
-	assert_int_equal(judged(&a), 0);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
+				       { 1, PLACE_TORCH, 100 })), 0);
+	/* moving data */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
+				       { 1, PLACE_TORCH, 1500 })), 0);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
+				       { 1, PLACE_TORCH, 4000 })), 1);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
+				       { 1, PLACE_OTHER, 4000 })), 1);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5000 })), 0);
 	/* Python alone, however short the rest */
-	a.ns[PLACE_BLAS] = 10 * 5e3;
-	a.ns[PLACE_PYTHON] = 10 * 3e6;
-	assert_int_equal(judged(&a), 1);
-	a.ns[PLACE_PYTHON] = 10 * 400e3;	/* the shim's part */
-	assert_int_equal(judged(&a), 0);
-	a.moved = 1;
-	assert_int_equal(judged(&a), 1);
-	a.moved = 0;
-	a.missing_ns = 10 * 3e6;
-	assert_int_equal(judged(&a), -1);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
+				       { 1, PLACE_PYTHON, 2700 })), 1);
+	/* the shim's part */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
+				       { 1, PLACE_PYTHON, 100 })), 0);
+}
+
+/* What is missing or contradicts itself never helps. */
+static void test_doubts(void **state)
+{
+	(void)state;
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 })), 0);
+	ten.moved = 1;
+	assert_int_equal(judged(&ten), 1);
+	ten.moved = 0;
+	ten.missing_ns = 10 * 12e6;
+	assert_int_equal(judged(&ten), -1);
+	/* also where what was seen speaks against it */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OTHER, 5000 })), 1);
+	ten.missing_ns = 10 * 12e6;
+	assert_true(judged(&ten) != 0);
+}
+
+/* Busy threads beside the one that computes elsewhere do not hide it. */
+static void test_busy_beside(void **state)
+{
+	struct part p[9] = { { 1, PLACE_OTHER, 5000 } };
+
+	(void)state;
+	for (int n = 1; n < 8; n++) {
+		p[n] = (struct part){ n + 1, PLACE_OWN, 5300 };
+		assert_int_equal(verdict(p), 1);
+	}
+	/* Waiting counts for nobody. */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OTHER, 5000 },
+				       { 2, PLACE_RUNTIME, 90000 },
+				       { 1, PLACE_OWN, 10 })), 1);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
+				       { 2, PLACE_RUNTIME, 90000 })), 0);
+	/* Honest: four threads compute, and one copies a little. */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 4000 },
+				       { 2, PLACE_OWN, 4000 },
+				       { 3, PLACE_OWN, 4000 },
+				       { 4, PLACE_OWN, 4000 },
+				       { 1, PLACE_TORCH, 900 })), 0);
+	/* More threads than are told apart. */
+	memset(&ten, 0, sizeof(ten));
+	attrib_call(&ten);
+	for (int n = 1; n < 3 * ATTRIB_THREADS; n++)
+		attrib_see(&ten, n, PLACE_OTHER, 1);
+	attrib_keep(&ten, 1);
+	assert_int_equal((int)ten.all.thread_foreign, 2 * ATTRIB_THREADS);
 }
 
 /* Just over half of the calls compute elsewhere, and quickly. */
@@ -255,11 +353,11 @@ static void test_shorter_half(void **state)
 	(void)state;
 	for (int i = 0; i < 20; i++) {
 		enum place p = i % 20 < 11 ? PLACE_TORCH : PLACE_OWN;
-		double ms = p == PLACE_OWN ? 50e6 : 4e6, before[PLACES];
+		double ms = p == PLACE_OWN ? 50e6 : 4e6;
 
-		memcpy(before, a.ns, sizeof(before));
-		a.ns[p] += ms;
-		attrib_keep(&a, (int64_t)ms, before);
+		attrib_call(&a);
+		attrib_see(&a, 1, p, ms);
+		attrib_keep(&a, (int64_t)ms);
 	}
 	assert_int_equal(a.ncall, 20);
 	assert_int_equal(judged(&a), 1);
@@ -284,16 +382,25 @@ static void test_sums(void **state)
 	assert_string_equal(sum.foreign, "x");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_by_ptrace),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_doubts),
+		cmocka_unit_test(test_busy_beside),
+		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_shorter_half),
 		cmocka_unit_test(test_sums),
 	};
 
+	(void)argc;
+	/* Read when OpenMP is loaded. */
+	if (!getenv("OMP_WAIT_POLICY")) {
+		setenv("OMP_WAIT_POLICY", "active", 1);
+		execv("/proc/self/exe", argv);
+	}
 	return RUN_TESTS(tests);
 }

@@ -314,8 +314,13 @@ fails() { # exit code, text, arguments
 	fails 65 "kernels/a.c': NUL byte at line 2" nul
 	workdir latin a.c < <(printf '// caf\351\n')
 	fails 65 "kernels/a.c': not UTF-8 at line 1 (byte 7)" latin
+	run "$compile" --device cpu latin empty
+	[ "$status" -eq 65 ]
+	[ "$(grep -c '^ca-compile: ' <<<"$output")" -eq 2 ]
+	[ "$(grep '^{' <<<"$output" | jq -r '[.kind, .file] | @tsv')" = \
+		$'error\tlatin\nerror\tempty' ]
 	workdir big a.c < <(head -c 1100000 /dev/zero | tr '\0' ' ')
-	fails 65 'kernels/a.c' big
+	fails 65 "'big/kernels/': 'a.c' is longer" big
 	workdir many
 	(cd many/kernels && seq 300 | sed 's/$/.c/' | xargs touch)
 	fails 65 'more than 256' many

@@ -128,6 +128,11 @@ says() {
 in which math each competitor computed" ]
 }
 
+@test "--same-math is refused where nothing tells the math" {
+	run -64 "$bin/ca-reward" --same-math -d cpu "$IN"
+	[[ $output == *'--same-math is for CUDA'* ]]
+}
+
 @test "options that contradict each other are refused" {
 	run -64 "$bin/ca-reward" --over eager "$IN"
 	[[ $output == *'--over is for --scheme raw'* ]]

@@ -63,6 +63,18 @@ verify() {
 	[[ $output == *kernels/scale_rows.c:*undeclared* ]]
 }
 
+@test "--explain says NaN as it is, and which input was written" {
+	run verify --explain "$fix/bad-nan" "$fix/bad-input-modified"
+	[ "$status" -eq 0 ]
+	[[ $output == *"got nan, wanted "* ]]
+	[[ $output == *"bad-input-modified: input_modified"*"input 1 was "* ]]
+}
+
+@test "--no-prov leaves out of attribution what differs from run to run" {
+	run verify --no-prov "$fix/axpby"
+	jq -e '.verify.attribution | keys == ["by", "calls"]' <<<"$output"
+}
+
 @test "--explain of a crash names the signal" {
 	run verify --explain "$fix/bad-segfault"
 	[ "$status" -eq 0 ]
