@@ -158,12 +158,13 @@ int place_fixed(const char *dir, const char *skill, char out[4096],
 {
 	char temp[4096], digest[HASH_HEX];
 	struct place p = { .fd = -1 };
+	struct tree t;
 	int rc = -1;
 
 	snprintf(temp, sizeof(temp), "%.4000s/.fixed.%d", dir, (int)getpid());
-	p.fd = tree_open(temp, e);
-	if (p.fd < 0)
+	if (tree_open(&t, temp, e))
 		return -1;
+	p.fd = t.fd;
 	if (fill_fixed(p.fd, temp, skill, e) ||
 	    place_digest(&p, digest, NULL, e))
 		goto out;
@@ -174,8 +175,7 @@ int place_fixed(const char *dir, const char *skill, char out[4096],
 	else if (rc)
 		err_sys(e, CA_CANTCREAT, "cannot make '%s'", out);
 out:
-	close(p.fd);
-	return rc;
+	return tree_close(&t, rc);
 }
 
 static int fill(int fd, const char *path, const char *code, const char *fixed,
