@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# rollout.sh -e URL [-e URL ...] -m MODEL -o DIR [-j N] [-k N] TASKS... [-- OPTION...]
+# rollout.sh -e URL [-e URL ...] -m MODEL -o DIR [-j N] [-k N] [-J CMD ...] TASKS...
+#            [-- OPTION...]
 #
-# Tasks in, trajectories out: rollouts of each task, spread over one or several
-# endpoints, each served by a ca-agent of its own (-J CMD: a judge, for all of
-# them).  Everything is in DIR; the same command again goes on where it was.
-# Ends with a summary: rewards, stop reasons, tokens, seconds, cost.  Options
-# behind -- go to ca-agent.  -c DOLLARS and -C DOLLARS: price of a million
-# tokens in and out.
+# Tasks in, trajectories out: -k rollouts of each task (1), -j at once (8),
+# spread over the endpoints; each -J is a judge, as `ssh gpu3 ca-agent
+# --serve-judge`, instead of one here.  Options behind -- go to ca-agent.
+# What is finished is in DIR/trajectories.part at once, and in
+# DIR/trajectories.ndjson when all is.  The same command again goes on where
+# it was, and makes again what failed for want of a model or a judge.
+# Ends with a summary: rewards, stop reasons, tokens, seconds, cost.  -c DOLLARS
+# and -C DOLLARS: price of a million tokens in and out.
 set -eu -o pipefail
 bin=${CA_BIN:-$(cd "$(dirname "$0")/.." && pwd)/bin}
 
 usage() {
-	sed -n '4,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,15s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
 
-endpoints=() judges=() model='' out='' jobs=8 k=1 in=0 price=0 more=()
+ends=() judges=() model='' out='' jobs=8 k=1 in=0 price=0
 while getopts e:m:o:j:k:J:c:C:h opt; do
 	case $opt in
-	e) endpoints+=("$OPTARG") ;;
+	e) ends+=(--endpoint "$OPTARG") ;;
 	m) model=$OPTARG ;;
 	o) out=$OPTARG ;;
 	j) jobs=$OPTARG ;;
@@ -37,46 +40,27 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	tasks+=("$1")
 	shift
 done
-[ $# = 0 ] || more=("${@:2}")
-[ ${#endpoints[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] &&
-	[ ${#tasks[@]} -gt 0 ] || usage
-command -v parallel >/dev/null || [ ${#endpoints[@]} = 1 ] || {
-	echo 'rollout: several endpoints need GNU parallel' >&2
-	exit 69
-}
+[ $# = 0 ] || shift
+[ ${#ends[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
 mkdir -p "$out"
 
-# One share of the tasks for each endpoint, always the same ones, so that a
-# second run finds what the first one left.
-cat -- "${tasks[@]}" | awk -v n=${#endpoints[@]} -v to="$out/tasks" \
-	'{ print > (to "." (NR - 1) % n) }'
-one() { # endpoint, number
-	[ -s "$out/tasks.$2" ] || return 0
-	"$bin/ca-agent" --endpoint "$1" --model "$model" -k "$k" -j "$jobs" \
-		--dir "$out/run.$2" --resume -o "$out/part.$2" \
-		"${judges[@]}" "${more[@]}" "$out/tasks.$2" || [ $? = 75 ]
-}
-if [ ${#endpoints[@]} = 1 ]; then
-	one "${endpoints[0]}" 0
-else
-	export -f one
-	export bin model k jobs out
-	# Arrays are not exported, so each job has its words.
-	words=$(printf '%q ' "${judges[@]}" "${more[@]}")
-	export words
-	parallel --will-cite --line-buffer --halt soon,fail=1 --link \
-		"eval \"judges=() more=(\$words)\"; one {1} {2}" \
-		::: "${endpoints[@]}" ::: $(seq 0 $((${#endpoints[@]} - 1)))
-fi
-cat "$out"/part.* >"$out/trajectories.ndjson.new"
-mv "$out/trajectories.ndjson.new" "$out/trajectories.ndjson"
+status=0
+"$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
+	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" || status=$?
+# 75: some were broken off; 65: some lines were no tasks.
+case $status in
+0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
+*) exit "$status" ;;
+esac
 
 jq -rn --argjson in "$in" --argjson price "$price" '
 	def counts(f): [f] | group_by(.) | map("\(.[0] // "none"): \(length)") | join(", ");
 	def total(f): [.[] | f // 0] | add // 0;
+	def mean: if length == 0 then "none" else add / length * 100 | round / 100 end;
 	[inputs | select(.kind == "trajectory")] |
-	"\(length) trajectories",
-	"rewards     " + counts(.[].outcome.reward),
+	"\(length) trajectories of \(map(.task.id) | unique | length) tasks",
+	"rewards     " + counts(.[].outcome.reward) +
+		"; mean \([.[].outcome.reward | numbers] | mean)",
 	"stopped by  " + counts(.[].outcome.stop_reason),
 	"turns       \(total(.cost.turns)), tries \(total(.cost.tries))",
 	"tokens      \(total(.cost.prompt_tokens)) in, \(total(.cost.completion_tokens)) out",
@@ -86,3 +70,5 @@ jq -rn --argjson in "$in" --argjson price "$price" '
 	"loops       \(map(select(.redundant_loop)) | length), with schema violations " +
 		"\(map(select((.schema_violations // 0) > 0)) | length)"
 	' "$out/trajectories.ndjson"
+[ "$status" != 75 ] || echo 'Some were broken off: the same command makes them again.'
+exit "$status"

@@ -26,14 +26,14 @@ static struct agent_opts agent = {
 };
 static struct judge_opts judge;
 static struct pool_opts pool = { .agent = &agent, .k = 1 };
-static struct opt_list judges;
+static struct opt_list judges, endpoints;
 static const char *grade = "full", *export;
 static int show, all;
 static int serve;
 
 static const struct opt options[] = {
-	{ OPT_STR, 0, "endpoint", "URL", "OpenAI-compatible server, as "
-	  "http://host:8000/v1", &agent.endpoint, 0, 0 },
+	{ OPT_LIST, 0, "endpoint", "URL", "OpenAI-compatible server, as "
+	  "http://host:8000/v1; may be repeated", &endpoints, 0, 0 },
 	{ OPT_STR, 0, "model", "NAME", "the model's name there", &agent.model,
 	  0, 0 },
 	{ OPT_STR, 0, "model-cmd", "CMD", "a command instead: requests on its "
@@ -116,9 +116,9 @@ static void check(const struct common *c)
 	struct err e = ERR_INIT;
 	struct json *body;
 
-	if (!agent.endpoint == !agent.model_cmd)
+	if (!endpoints.n == !agent.model_cmd)
 		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
-	if (agent.endpoint && !*agent.model)
+	if (endpoints.n && !*agent.model)
 		die(CA_USAGE, "--endpoint needs --model");
 	if (pool.resume && !pool.dir)
 		die(CA_USAGE, "--resume needs --dir");
@@ -237,6 +237,7 @@ static int run(const struct common *c, int argc, char **argv, int first)
 		check(c);
 		own_judge(own, self, c);
 		pool.judges = &judges;
+		pool.endpoints = &endpoints;
 		pool.own_judge = own;
 		rc = pool_run(&pool, c, argc, argv, first, &e);
 	}

@@ -13,10 +13,9 @@
 
 struct agent_opts {
 	/* the model */
-	const char *endpoint;	/* one of these two */
-	const char *model_cmd;
+	const char *model_cmd;	/* NULL: an endpoint */
 	const char *model;	/* its name; "" for model_cmd */
-	const char *key;	/* of the endpoint; NULL: none */
+	const char *key;	/* of the endpoints; NULL: none */
 	const char *body;	/* JSON object of further request members */
 	double temperature, top_p;	/* < 0: not sent */
 	int64_t top_k;			/* < 0: not sent */
@@ -47,6 +46,7 @@ struct agent_task {
 	char id[REC_ID_LEN];	/* of the rollout */
 	const char *task;	/* id of the task */
 	const char *code;	/* its model.py */
+	const char *endpoint;	/* of its model; NULL: model_cmd */
 	uint64_t seed;
 	int resume;		/* its directory is there */
 	int judge;		/* socket to the pool */

@@ -30,6 +30,7 @@ struct feed {
 	char *task, *code;	/* of which rollouts are being made */
 	int64_t made;		/* of them so far */
 	int64_t tasks;
+	uint64_t size, before;	/* of all operands; of those behind */
 	int ended, code_bad, code_open;
 	void *seen;		/* tree of the tasks' ids, with counts */
 };
@@ -45,6 +46,21 @@ static int seen_order(const void *a, const void *b)
 		      ((const struct seen *)b)->id);
 }
 
+/* Bytes of all operands; 0: not all are files. */
+static uint64_t total_size(const struct feed *f)
+{
+	struct stat st;
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < f->left; i++) {
+		if (stat(f->name[i], &st) || !S_ISREG(st.st_mode))
+			return 0;
+		sum += (uint64_t)st.st_size;
+	}
+	return sum;
+}
+
 struct feed *feed_open(const struct feed_opts *o, int argc, char **argv,
 		       int first, struct err *e)
 {
@@ -58,6 +74,7 @@ struct feed *feed_open(const struct feed_opts *o, int argc, char **argv,
 	f->name = argv + first;
 	f->left = argc - first;
 	f->from_stdin = !f->left;
+	f->size = total_size(f);
 	if (!f->from_stdin || !isatty(STDIN_FILENO))
 		return f;
 	free(f);
@@ -69,8 +86,10 @@ static void close_reader(struct feed *f)
 {
 	if (f->open && f->r.fd > 2)
 		close(f->r.fd);
-	if (f->open)
+	if (f->open) {
+		f->before += f->r.bytes;
 		reader_release(&f->r);
+	}
 	f->open = 0;
 }
 
@@ -95,6 +114,13 @@ void feed_close_fd(struct feed *f)
 {
 	if (f->open && f->r.fd > 2)
 		close(f->r.fd);
+}
+
+double feed_share(const struct feed *f)
+{
+	uint64_t at = f->before + (f->open ? f->r.bytes : 0);
+
+	return f->size ? (double)at / (double)f->size : -1;
 }
 
 int feed_ended(const struct feed *f)

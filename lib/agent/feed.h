@@ -32,6 +32,8 @@ int feed_fd(const struct feed *f);
 /* The next rollout, 1; 0 when none is there yet, or none will come. */
 int feed_next(struct feed *f, struct job *j);
 int feed_ended(const struct feed *f);
+/* The share of the input that was read; < 0: unknown. */
+double feed_share(const struct feed *f);
 int feed_code(const struct feed *f);	/* 65, 66, 74 for what was wrong */
 
 #endif

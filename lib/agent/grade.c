@@ -115,20 +115,15 @@ static int grade_best(struct rollout *r, struct err *e)
 	return rc;
 }
 
-static int masked(enum stop s)
-{
-	return s == STOP_API_ERROR || s == STOP_INFRA_ERROR ||
-	       s == STOP_KILLED;
-}
-
 int grade(struct rollout *r, struct err *e)
 {
+	int counts = !stop_is_fault(r->s.stop);
 	struct err why = ERR_INIT;
 	int rc = 0;
 
-	if (!masked(r->s.stop) && has_candidate(r) && !graded(&r->s, "final"))
+	if (counts && has_candidate(r) && !graded(&r->s, "final"))
 		rc = grade_final(r, &why);
-	if (!rc && !masked(r->s.stop) && r->o->eval && !graded(&r->s, "best"))
+	if (!rc && counts && r->o->eval && !graded(&r->s, "best"))
 		rc = grade_best(r, &why);
 	if (rc && sig_caught())
 		return err_set(e, CA_TEMPFAIL, "interrupted");

@@ -65,10 +65,11 @@ void model_idle(struct model *m, const struct net_idle *idle)
 	m->idle = idle;
 }
 
-struct model *model_open(const struct agent_opts *o, struct err *e)
+struct model *model_open(const struct agent_opts *o, const char *endpoint,
+			 struct err *e)
 {
 	struct chat_opts c = {
-		.endpoint = o->endpoint, .key = o->key,
+		.endpoint = endpoint, .key = o->key,
 		.limits = { o->connect_s, o->first_s, o->idle_s, 0 },
 		.attempts = (int)o->retries + 1
 	};
@@ -84,7 +85,7 @@ struct model *model_open(const struct agent_opts *o, struct err *e)
 	c.idle = &m->through;
 	m->to = m->from = -1;
 	m->in.cap = JSON_MAX_FILE;
-	if (o->model_cmd) {
+	if (!endpoint) {
 		rc = start_command(m, e);
 	} else {
 		m->chat = chat_open(&c, e);

@@ -11,9 +11,10 @@
 
 struct model;
 
-/* Starts the command, with the caller's rights and in its directory: so
- * before a rollout drops either. */
-struct model *model_open(const struct agent_opts *o, struct err *e);
+/* Starts the command where endpoint is NULL, with the caller's rights and in
+ * its directory: so before a rollout drops either. */
+struct model *model_open(const struct agent_opts *o, const char *endpoint,
+			 struct err *e);
 /* What is served while we wait for answers. */
 void model_idle(struct model *m, const struct net_idle *idle);
 void model_close(struct model *m);

@@ -35,6 +35,7 @@ struct child {
 	pid_t pid;		/* 0: a free slot */
 	int pidfd, sock;
 	int starts;
+	size_t endpoint;	/* which of them it asks */
 	struct str in, out;
 	struct job job;
 };
@@ -44,7 +45,7 @@ struct pool {
 	const struct common *c;
 	struct agent_opts *a;
 	struct child *child;
-	size_t n, running;
+	size_t n, running, given;
 	struct judges *judges;
 	struct feed *feed;
 	struct home home;
@@ -94,6 +95,8 @@ static void run_child(struct pool *p, struct child *c, int sock)
 {
 	struct agent_task t = {
 		.task = c->job.task, .code = c->job.code,
+		.endpoint = p->o->endpoints->n ?
+			    p->o->endpoints->item[c->endpoint] : NULL,
 		.seed = c->job.seed, .resume = c->job.resume, .judge = sock
 	};
 	struct err e = ERR_INIT;
@@ -109,6 +112,22 @@ static void run_child(struct pool *p, struct child *c, int sock)
 	_exit(rc ? e.code ? e.code : CA_SOFTWARE : 0);
 }
 
+/* The endpoint with the fewest rollouts. */
+static size_t least_busy(const struct pool *p)
+{
+	size_t best = 0, least = SIZE_MAX, k, i, n;
+
+	for (k = 0; k < p->o->endpoints->n; k++) {
+		for (n = i = 0; i < p->n; i++)
+			n += p->child[i].pid && p->child[i].endpoint == k;
+		if (n < least) {
+			least = n;
+			best = k;
+		}
+	}
+	return best;
+}
+
 static int start_child(struct pool *p, struct child *c, struct err *e)
 {
 	int pair[2];
@@ -116,6 +135,7 @@ static int start_child(struct pool *p, struct child *c, struct err *e)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_sys(e, CA_SOFTWARE, "cannot make a socket");
 	c->in.cap = c->out.cap = 2 * WIRE_MAX;
+	c->endpoint = least_busy(p);
 	c->starts++;
 	fflush(NULL);
 	c->pid = fork();
@@ -155,19 +175,28 @@ static void pass_line(void *ctx, const char *line, size_t len)
 	write_line(ctx, line, len);
 }
 
-/* Puts the record of a rollout out, and what became of it into the counts. */
-static void emit(struct pool *p, const struct str *line)
+/* Whether it was broken off for faults that are not its own. */
+static int is_fault(const char *why)
+{
+	return !strcmp(why, "infra_error") || !strcmp(why, "killed") ||
+	       !strcmp(why, "api_error");
+}
+
+/* Puts the record of a rollout out, and what became of it into the counts; 1
+ * when it was broken off. */
+static int emit(struct pool *p, const struct str *line)
 {
 	struct json *j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE,
 				    NULL, NULL);
 	const char *why = json_str(json_path(j, "outcome.stop_reason"), "?");
+	int fault = is_fault(why);
 
 	write_line(p, line->buf, line->len);
 	p->progress.out++;
 	progress_count(&p->progress, why);
-	p->infra |= !strcmp(why, "infra_error") || !strcmp(why, "killed") ||
-		    !strcmp(why, "api_error");
+	p->infra |= fault;
 	json_free(j);
+	return fault;
 }
 
 /* A rollout that left no record. */
@@ -215,8 +244,9 @@ static void reap_child(struct pool *p, struct child *c)
 	str_release(&c->out);
 	interrupted = sig_caught() || p->gone;
 	if (!status && !home_record(&p->home, c->job.id, &line, &e)) {
-		emit(p, &line);
-		home_clean(&p->home, c->job.id, p->o->keep);
+		/* What can go on needs its files. */
+		if (!emit(p, &line))
+			home_clean(&p->home, c->job.id, p->o->keep);
 	} else if (!interrupted && c->starts < STARTS &&
 		   WIFSIGNALED(status)) {
 		c->job.resume = 1;
@@ -257,6 +287,22 @@ static void talk(struct pool *p, struct child *c)
 	}
 }
 
+/* The record of a rollout that needs nothing more. */
+static int is_finished(struct pool *p, const struct job *job,
+		       struct str *line)
+{
+	struct json *j;
+	int fault;
+
+	if (!job->resume || home_record(&p->home, job->id, line, NULL))
+		return 0;
+	j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE, NULL, NULL);
+	fault = is_fault(json_str(json_path(j, "outcome.stop_reason"),
+				  "infra_error"));
+	json_free(j);
+	return !fault;
+}
+
 /* Starts what fits; what is finished already is put out at once. */
 static void start_more(struct pool *p)
 {
@@ -272,8 +318,8 @@ static void start_more(struct pool *p)
 		if (!feed_next(p->feed, &c->job))
 			break;
 		str_reset(&line);
-		if (c->job.refused || (c->job.resume &&
-		    !home_record(&p->home, c->job.id, &line, NULL))) {
+		p->given++;
+		if (c->job.refused || is_finished(p, &c->job, &line)) {
 			if (!c->job.refused)
 				emit(p, &line);
 			free_child(p, c);
@@ -288,13 +334,24 @@ static void start_more(struct pool *p)
 	str_release(&line);
 }
 
+static void show_progress(struct pool *p)
+{
+	double read = feed_share(p->feed);
+
+	p->progress.running = (int)p->running;
+	if (read > 0 && p->given)
+		p->progress.share = read * (double)p->progress.out /
+				    (double)p->given;
+	progress_draw(&p->progress);
+}
+
 static void loop(struct pool *p)
 {
 	size_t n, i, base;
 
 	for (;;) {
 		start_more(p);
-		progress_draw(&p->progress);
+		show_progress(p);
 		if (sig_caught() || p->gone)
 			return;
 		if (!p->running && feed_ended(p->feed))

@@ -14,6 +14,7 @@ struct pool_opts {
 	struct agent_opts *agent;	/* dir, skill and python are set here */
 	const struct opt_list *judges;	/* commands; empty: our own program */
 	const char *const *own_judge;	/* its argv */
+	const struct opt_list *endpoints;	/* none: agent->model_cmd */
 	int64_t k;		/* rollouts for each task */
 	int resume, keep;
 	const char *dir;	/* NULL: a fresh one, removed at the end */

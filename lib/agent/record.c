@@ -113,12 +113,6 @@ static void write_grade(struct jw *w, const char *key,
 	json_free(c);
 }
 
-static int masked(enum stop s)
-{
-	return s == STOP_API_ERROR || s == STOP_INFRA_ERROR ||
-	       s == STOP_KILLED;
-}
-
 static void write_outcome(struct jw *w, const struct rollout *r)
 {
 	const struct evaluation *final = find(&r->s, "final");
@@ -141,7 +135,7 @@ static void write_outcome(struct jw *w, const struct rollout *r)
 			known = 1;
 		}
 	}
-	if (masked(r->s.stop))
+	if (stop_is_fault(r->s.stop))
 		known = 0;
 	jw_key(w, "reward");
 	if (known)
@@ -151,7 +145,7 @@ static void write_outcome(struct jw *w, const struct rollout *r)
 	jw_kstr(w, "stop_reason", stop_name(r->s.stop));
 	if (r->s.why[0])
 		jw_kstr(w, "why", r->s.why);
-	jw_kbool(w, "trainable", !masked(r->s.stop));
+	jw_kbool(w, "trainable", !stop_is_fault(r->s.stop));
 	jw_end_obj(w);
 }
 

@@ -141,13 +141,19 @@ static int take_up(struct rollout *r, struct err *e)
 		return 0;
 	state_settle(&r->s);
 	r->before_s = r->s.wall_s;
-	if (r->s.finished)
+	if (r->s.finished && !stop_is_fault(r->s.stop))
 		return 1;
 	if (place_open(&r->place, r->work, r->o->fixed, &why) ||
 	    place_digest(&r->place, digest, NULL, e))
 		return 0;
 	/* Files that a command half changed belong to no turn. */
-	return !strcmp(digest, r->s.digest);
+	if (strcmp(digest, r->s.digest))
+		return 0;
+	/* Neither the model nor its work was to blame: once more. */
+	if (!r->s.finished)
+		return 1;
+	event_begin(r, "again");
+	return event_end(r, e) ? -1 : 1;
 }
 
 static int make_dirs(struct rollout *r, struct err *e)
@@ -353,7 +359,7 @@ static int prepare(struct rollout *r, struct err *e)
 	if (rc < 0)
 		return -1;
 	if (!r->s.finished)
-		r->model = model_open(r->o, e);
+		r->model = model_open(r->o, r->t->endpoint, e);
 	if (!r->s.finished && !r->model)
 		return -1;
 	if (!strcmp(r->o->device, "cpu") && lease_open(&r->cpu, "cpu", e))

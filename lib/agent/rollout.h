@@ -22,6 +22,9 @@ enum stop { STOP_NONE, STOP_FINAL, STOP_MAX_TURNS, STOP_CONTEXT, STOP_WALL,
 	    STOP_KILLED, STOP_COUNT };
 const char *stop_name(enum stop s);
 enum stop stop_parse(const char *name);
+/* Whether that is nobody's merit or fault: no reward, not for training, and
+ * made again by --resume. */
+int stop_is_fault(enum stop s);
 
 /* What the last answer was, once it is dealt with. */
 enum said { SAID_NONE, SAID_CALLS, SAID_TEXT, SAID_NOTHING, SAID_CUT };

@@ -21,6 +21,12 @@ const char *stop_name(enum stop s)
 	return stops[s];
 }
 
+int stop_is_fault(enum stop s)
+{
+	return s == STOP_API_ERROR || s == STOP_INFRA_ERROR ||
+	       s == STOP_KILLED;
+}
+
 enum stop stop_parse(const char *name)
 {
 	int i;
@@ -330,6 +336,16 @@ static void take_circle(struct state *s)
 	str_addf(&s->deferred, "%s%s", s->deferred.len ? "\n" : "", nudge);
 }
 
+/* A member of the event, if it is there. */
+static void take_text(const struct json *ev, const char *key, char *to,
+		      size_t size)
+{
+	const char *text = json_get_str(ev, key, NULL);
+
+	if (text)
+		snprintf(to, size, "%s", text);
+}
+
 static int apply_result(struct state *s, const struct json *ev, struct err *e)
 {
 	const char *text = json_get_str(ev, "text", "");
@@ -342,10 +358,7 @@ static int apply_result(struct state *s, const struct json *ev, struct err *e)
 	record_call(s, c, ev);
 	if (loop_add(&s->loop, c->name, c->raw ? c->raw : "", text))
 		take_circle(s);
-	snprintf(s->digest, sizeof(s->digest), "%s",
-		 json_get_str(ev, "digest", s->digest));
-	snprintf(s->cwd, sizeof(s->cwd), "%s",
-		 json_get_str(ev, "cwd", s->cwd));
+	take_text(ev, "cwd", s->cwd, sizeof(s->cwd));
 	s->shells = (int)json_get_int(ev, "shells", s->shells);
 	s->gpu_calls = json_get_int(ev, "tries", s->gpu_calls);
 	commit_evals(s);
@@ -413,6 +426,13 @@ static void apply_end(struct state *s, const struct json *ev)
 	snprintf(s->why, sizeof(s->why), "%s", json_get_str(ev, "why", ""));
 }
 
+static void apply_again(struct state *s)
+{
+	s->stop = STOP_NONE;
+	s->why[0] = '\0';
+	s->finished = 0;
+}
+
 int state_apply(void *ctx, const struct json *ev, struct err *e)
 {
 	const char *name = json_get_str(ev, "e", "");
@@ -436,8 +456,9 @@ int state_apply(void *ctx, const struct json *ev, struct err *e)
 		apply_end(s, ev);
 	else if (!strcmp(name, "finish"))
 		s->finished = 1;
-	snprintf(s->digest, sizeof(s->digest), "%s",
-		 json_get_str(ev, "digest", s->digest));
+	else if (!strcmp(name, "again"))
+		apply_again(s);
+	take_text(ev, "digest", s->digest, sizeof(s->digest));
 	if (s->messages.failed || s->turns.failed || s->head.failed)
 		return err_set(e, CA_DATAERR, "the rollout has become too "
 			       "long");

@@ -59,7 +59,7 @@ static void counts(const struct progress *p, char *out, size_t len)
 void progress_draw(struct progress *p)
 {
 	double s, rate;
-	char tail[1024], eta[80] = "";
+	char tail[1024], eta[80] = "", now_text[40] = "";
 	int64_t now;
 
 	if (!p->shown)
@@ -73,10 +73,13 @@ void progress_draw(struct progress *p)
 	if (p->share > 0)
 		snprintf(eta, sizeof eta, ", %.0f %%, %.0f s left",
 			 100 * p->share, s / p->share - s);
+	if (p->running)
+		snprintf(now_text, sizeof now_text, ", %d at work",
+			 p->running);
 	counts(p, tail, sizeof tail);
-	fprintf(stderr, "\r\033[K%s: %llu done, %.*f/s%s%s", p->name,
-		(unsigned long long)p->out, rate < 10 ? 2 : 0, rate, eta,
-		tail);
+	fprintf(stderr, "\r\033[K%s: %llu done%s, %.*f/s%s%s", p->name,
+		(unsigned long long)p->out, now_text, rate < 10 ? 2 : 0, rate,
+		eta, tail);
 	fflush(stderr);
 }
 

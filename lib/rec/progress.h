@@ -15,7 +15,8 @@ struct progress {
 	int shown;		/* stderr is a terminal and not -q */
 	int64_t start, drawn;	/* now_ns */
 	uint64_t in, out, bad, foreign;
-	double share;		/* of the input that was read; < 0: unknown */
+	double share;		/* of the work that is done; < 0: unknown */
+	int running;		/* at work now; 0: not told */
 	struct {
 		char word[32];
 		uint64_t n;

@@ -34,3 +34,76 @@ teardown() {
 	run "$root/pipelines/rollout.sh" -m m
 	[ "$status" = 64 ]
 }
+
+# rollouts ARG...: of the script, into out.d, summary in summary
+rollouts() {
+	CA_BIN=$bin "$root/pipelines/rollout.sh" -m m -o out.d "$@" -- --skill skill -d cpu \
+		--retries 0 >summary
+}
+
+@test "endpoints and judges share the work; one that is down is made up for" {
+	local first turns
+	turns=("$(tool Write '{"file_path":"/work/model_new.py","content":"x"}')" "$(sh_turn ca-verify)")
+	script "${turns[@]}" "$done_turn"
+	serve
+	first=$url
+	# The other one answers 401, until it is served anew.
+	script "${turns[@]}" "$(jq -nc '{faults: [range(9) | {status: 401}]}')"
+	serve
+	# Each judge counts what it was asked.
+	for i in 1 2; do
+		sed "s,exec jq,exec tee -a asked.$i | jq," judge >judge.$i
+		chmod 755 judge.$i
+	done
+	run rollouts -e "$first" -e "$url" -k 8 -j 4 -J ./judge.1 -J ./judge.2 tasks
+	[ "$status" = 75 ]
+	cat summary
+	grep -q '^8 trajectories of 1 tasks' summary
+	grep -q '^rewards .*none: [1-7], 1: [1-7]; mean 1$' summary
+	grep -q '^stopped by .*api_error: [1-7]' summary
+	grep -q 'makes them again' summary
+	[ -s asked.1 ] && [ -s asked.2 ]
+	# They go on with the turn that had no answer, each where it was.
+	cp out.d/trajectories.ndjson before
+	rollouts -e "$first" -k 8 -j 4 -J ./judge tasks
+	grep -q '^stopped by  final: 8$' summary
+	grep -q '^rewards     1: 8; mean 1$' summary
+	grep -q '^turns       24, ' summary
+	jq -r 'select(.outcome.stop_reason == "api_error") | .id' before |
+		while read -r id; do
+			echo "$id"
+			jq -c '[.e, .reason, .digest]' "out.d/run/$id/log.ndjson"
+			[ "$(grep -c '"e":"begin"' "out.d/run/$id/log.ndjson")" = 1 ]
+			grep -q '"e":"again"' "out.d/run/$id/log.ndjson"
+		done
+}
+
+@test "interrupted, the same command goes on" {
+	script "$(tool Bash '{"command":"date +%N"}')" "$(sh_turn 'sleep 2')" "$done_turn"
+	serve
+	rollouts -e "$url" -k 6 -j 2 -J ./judge tasks 3>&- &
+	for _ in $(seq 200); do
+		[ -s out.d/trajectories.part ] && break
+		sleep 0.1
+	done
+	pkill -TERM -o -f -- "--endpoint $url "
+	status=0
+	wait $! || status=$?
+	[ "$status" = 143 ]
+	[ ! -e out.d/trajectories.ndjson ]
+	sort out.d/trajectories.part >first
+	rollouts -e "$url" -k 6 -j 6 -J ./judge tasks
+	grep -q '^6 trajectories' summary
+	# What was finished is as it was.
+	sort out.d/trajectories.ndjson | comm -23 first - >lost
+	[ ! -s lost ]
+}
+
+@test "a terminal shows how far it is" {
+	script "$(sh_turn 'sleep 3')" "$done_turn"
+	serve
+	export -f rollouts
+	export bin root url
+	command script -qec 'bash -c "rollouts -e $url -k 2 -j 1 -J ./judge tasks"' typescript >/dev/null
+	tr '\r' '\n' <typescript | grep -q 'ca-agent: 1 done, 1 at work, .* 50 %, .* s left; final 1'
+}

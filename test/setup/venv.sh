@@ -103,7 +103,7 @@ print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
 	for lib in "$part"/lib/python3*/site-packages; do
 		echo "$site" >"$lib/torch.pth"
 	done
-	pip install -q "transformers==$transformers_version" &&
+	pip install -q "transformers[serving]==$transformers_version" &&
 		finish "$cache/venv-tests"
 }
 

@@ -147,6 +147,54 @@ http() {
 	stopped wall
 }
 
+# judge_by_name: a judge for which model_new.py is its own speedup, or "bad"; it
+# says whether it was handed results of an earlier judgement.
+judge_by_name() {
+	cat >judge <<-'END'
+		#!/bin/sh
+		exec jq -c --unbuffered '.ask.stage as $stage |
+			(if .verify or .profile then "known" else "fresh" end) as $was |
+			.files["model_new.py"] as $s |
+			.build = {status: "ok", form: "light", device: "cpu"} |
+			if $stage == "compile" then . else
+				.verify = {status: (if $s == "bad" then "wrong_value" else "ok" end)} end |
+			if $s == "bad" or ($stage | IN("compile", "verify")) then . else
+				.profile = {status: "ok", speedup: {compile: {point: ($s | tonumber)}}} end |
+			if $stage != "reward" then . else .reward = {reason: $was,
+				value: (if $s == "bad" then -1 elif ($s | tonumber) > 1 then 3 else 1 end),
+				speedup: {compile: .profile.speedup.compile}} end'
+	END
+}
+
+@test "training rewards the last files, --eval the best candidate as well" {
+	put() {
+		tool Write "{\"file_path\":\"/work/model_new.py\",\"content\":\"$1\"}"
+	}
+	judge_by_name
+	script "$(put 2)" "$(sh_turn ca-profile)" "$(put 5)" "$(sh_turn ca-profile)" \
+		"$(put 0.5)" "$(sh_turn ca-profile)" "$(put 9)" "$(sh_turn ca-verify)" \
+		"$(put bad)" "$(sh_turn ca-verify)" "$done_turn"
+	agent
+	jq -e '.outcome | .reward == -1 and .final.status == "wrong_value" and .best == null' out
+	jq -e '[.evaluations[].candidate.files["model_new.py"]] == ["2", "5", "0.5", "9", "bad", "bad"]' out
+	agent --eval
+	jq -e '.outcome | .reward == 3 and .final.reward == -1 and .best.rejudged.reward == 3' out
+	# The one that was timed and is fastest; judged again from nothing.
+	jq -e '.outcome.best.selected as $id | .evaluations[-1] | .graded == "best" and
+		.candidate.id == $id and .candidate.files["model_new.py"] == "5" and
+		.candidate.reward.reason == "fresh"' out
+	# Where the last files are the best ones they are judged once.
+	script "$(put 2)" "$(sh_turn ca-profile)" "$done_turn"
+	agent --eval
+	jq -e '[.evaluations[].graded] == [null, "final"] and
+		.outcome.best.selected == .outcome.final.id' out
+	# A budget that ends the rollout does not end its worth.
+	script "$(put 2)" "$(sh_turn ca-verify)"
+	agent --turns 2
+	stopped max_turns
+	jq -e '.outcome.reward == 3 and .outcome.trainable' out
+}
+
 @test "circles are noticed" {
 	script "$(tool Bash '{"command":"echo took 0.0$RANDOM s"}')"
 	agent --turns 6
