@@ -59,11 +59,13 @@ def exponents(x):
     a part out, or takes it for the whole, is wrong."""
     total, low, high = torch.zeros((), device=x.device), 0.0, 0.0
     for axis, size in enumerate(x.shape):
-        at = torch.arange(size, device=x.device)
         along = torch.zeros(size, device=x.device)
         for bit in range((size - 1).bit_length()):
             weight = LN2 * (1 + float(torch.rand(()))) * (1 if float(torch.rand(())) < 0.5 else -1)
-            along += (at >> bit & 1) * weight
+            # Indices with this bit set, up to the next one, follow those without.
+            half = 1 << bit
+            upper = along[half:2 * half]
+            torch.add(along[:upper.numel()], weight, out=upper)
         low, high = low + float(along.min()), high + float(along.max())
         total = total + along.view(-1, *[1] * (x.dim() - axis - 1))
     return total, low, high
