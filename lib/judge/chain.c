@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "jail/jail.h"
+#include "judge/ahead.h"
 #include "judge/rules.h"
 #include "rec/stage.h"
 
@@ -165,9 +166,7 @@ static int recover(struct judge *j, const struct fail *f, struct err *e)
 		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
 	if (j->undead || !host_alive(j)) {
 		j->undead = 0;
-		if (j->host)
-			torch_close(j->host);
-		j->host = NULL;
+		ahead_leave(j);
 	}
 	return j->dev->ops->recover(j->dev, e);
 }
@@ -181,6 +180,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 	while (before < BEFORE_MAX && during < DURING_MAX) {
 		j->loaded = 0;
 		attempt(j, s, result);
+		ahead_settle(j);
 		if (stage_interrupted())
 			return err_set(e, CA_TEMPFAIL, "interrupted");
 		if (j->undead && f->status == ST_OK)

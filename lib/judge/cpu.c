@@ -169,6 +169,19 @@ static int cpu_differs(struct device *d, const struct mem *a, size_t aoff,
 	return memcmp(at(a, aoff), at(b, boff), n) != 0;
 }
 
+/* How long a process has run and has waited for a core, in ns. */
+static void schedule(pid_t pid, uint64_t *ran, uint64_t *waited)
+{
+	struct str s = STR_INIT;
+	char path[64];
+
+	*ran = *waited = 0;
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	if (!read_file(path, 256, &s, NULL))
+		sscanf(s.buf, "%" SCNu64 " %" SCNu64, ran, waited);
+	str_release(&s);
+}
+
 static int cpu_attach(struct device *d, struct runner *r, struct err *e)
 {
 	r->trace = trace_seize(r->child.pid, cpu_of(d)->sigfd, e);
@@ -176,6 +189,7 @@ static int cpu_attach(struct device *d, struct runner *r, struct err *e)
 		return -1;
 	r->witness = witness_open(r->child.pid, r->trace,
 				  r->fine ? WITNESS_FINE : 0, e);
+	schedule(r->child.pid, &r->ran, &r->waited);
 	return r->witness ? 0 : -1;
 }
 
@@ -429,20 +443,16 @@ static int cpu_lease(struct device *d, int exclusive, double seconds,
 	return cpu_of(d)->lease < 0 ? -1 : 0;
 }
 
-/* Whether a process of ours has waited for a core as long as it has had one:
- * what is left is noise, which shows in the rounds' spread. */
-static int cpu_foreign(struct device *d, pid_t trusted)
+/* Whether a process of ours has waited for a core as long as it has had one
+ * since it was taken hold of: what is left is noise, which shows in the
+ * rounds' spread. */
+static int cpu_foreign(struct device *d, const struct runner *trusted)
 {
-	uint64_t ran = 0, waited = 0;
-	struct str s = STR_INIT;
-	char path[64];
+	uint64_t ran, waited;
 
 	(void)d;
-	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)trusted);
-	if (!read_file(path, 256, &s, NULL))
-		sscanf(s.buf, "%" SCNu64 " %" SCNu64, &ran, &waited);
-	str_release(&s);
-	return waited > ran;
+	schedule(trusted->child.pid, &ran, &waited);
+	return waited - trusted->waited > ran - trusted->ran;
 }
 
 static void cpu_close(struct device *d)

@@ -134,7 +134,7 @@ int device_cuda_sees_processes(struct device *d)
 	return count_processes(cuda_of(d), &here, &other) > 0 && here;
 }
 
-static int cuda_foreign(struct device *d, pid_t trusted)
+static int cuda_foreign(struct device *d, const struct runner *trusted)
 {
 	int here, other, n = count_processes(cuda_of(d), &here, &other);
 

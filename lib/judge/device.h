@@ -65,6 +65,7 @@ struct runner {
 	int fine;		/* nobody times it: the witness looks often */
 	struct str image;	/* a candidate's object, as it was built */
 	struct attribution saw; /* after detach: whose code ran */
+	uint64_t ran, waited;	/* ns, when it was attached; CPU only */
 	int ended;		/* after detach: how it had ended by itself, as
 				 * waitpid; -1: unknown, ask the host */
 };
@@ -161,8 +162,8 @@ struct device_ops {
 		     struct err *e);
 	void (*unlease)(struct device *d);
 	/* Whether somebody else uses the device (contention): on CUDA now, on
-	 * the CPU while `trusted`, a process of ours, has lived. */
-	int (*foreign)(struct device *d, pid_t trusted);
+	 * the CPU since `trusted`, a process of ours, was attached. */
+	int (*foreign)(struct device *d, const struct runner *trusted);
 };
 
 struct device {

@@ -9,6 +9,7 @@
 
 #include "base/io.h"
 #include "jail/jail.h"
+#include "judge/ahead.h"
 #include "judge/rules.h"
 #include "judge/session.h"
 
@@ -77,8 +78,7 @@ void judge_close(struct judge *j)
 {
 	if (!j)
 		return;
-	if (j->host)
-		torch_close(j->host);
+	ahead_leave(j);
 	if (j->dev)
 		device_close(j->dev);
 	free(j);

@@ -11,37 +11,50 @@
 
 #include "base/io.h"
 #include "base/weaken.h"
+#include "judge/ahead.h"
 #include "judge/rules.h"
 #include "judge/session.h"
 
 #define DESC_BYTES ((size_t)8 << 20)
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 
-/* Sends one request and waits; the judge's own trouble is a fault, the
- * task's is invalid_reference. */
-static int ask(struct judge *j, struct oracle *o, struct str *req,
-	       const int *fds, size_t nfds, struct ca_msg *m, struct fail *f)
+/* A task that kills its own process does so again; the caller judges once more
+ * and then knows. */
+static int lost(struct fail *f, const char *why)
 {
-	struct err e = ERR_INIT;
-	enum torch_wait w = WAIT_GONE;
-	int64_t began = now_ns();
+	fail_set(f, ST_INVALID_REFERENCE, 0,
+		 "the reference's process ended%s%s", *why ? ": " : "", why);
+	f->fault = 1;
+	return -1;
+}
 
-	if (req->failed)
-		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
-	if (!torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
-		w = torch_recv(&o->c, m, deadline_in(j->o.task_s));
+/* Waits for an answer; the judge's own trouble is a fault, the task's is
+ * invalid_reference. */
+static int hear(struct judge *j, struct oracle *o, struct ca_msg *m,
+		struct fail *f)
+{
+	int64_t began = now_ns();
+	enum torch_wait w = torch_recv(&o->c, m, deadline_in(j->o.task_s));
+
 	spent(j, SPENT_ORACLE, began);
 	if (w == WAIT_OK)
 		return 0;
 	if (w == WAIT_TIMEOUT)
 		return fail_set(f, ST_INVALID_REFERENCE, 0, "the reference "
 				"did not answer within %g s", j->o.task_s);
-	fail_set(f, ST_INVALID_REFERENCE, 0,
-		 "the reference's process ended%s", e.msg[0] ? ": " : "");
-	/* A task that kills its own process does so again; the caller judges
-	 * once more and then knows. */
-	f->fault = 1;
-	return -1;
+	return lost(f, "");
+}
+
+static int ask(struct judge *j, struct oracle *o, struct str *req,
+	       const int *fds, size_t nfds, struct ca_msg *m, struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (req->failed)
+		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
+	if (torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
+		return lost(f, e.msg);
+	return hear(j, o, m, f);
 }
 
 static int refused(const struct ca_msg *m, struct fail *f)
@@ -316,13 +329,9 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 {
 	static const char *const name[] = { "desc" };
 	struct mem *const mem[] = { &o->desc };
-	struct torch_spawn s = { .role = role, .device = j->dev->name,
-				 .node = j->dev->node, .jail = j->jail,
-				 .may_exec = compiles };
-	struct str req = STR_INIT;
+	const struct purpose u = { role, compiles, NULL };
 	struct err e = ERR_INIT;
 	struct ca_msg m;
-	int rc;
 
 	memset(o, 0, sizeof(*o));
 	o->c.fd = -1;
@@ -330,15 +339,10 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
 	if (host_ready(j, f))
 		return -1;
-	if (torch_spawn(j->host, &s, &o->c, &e)) {
-		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-		f->fault = 1;
-		return -1;
-	}
-	str_adds(&req, "{\"op\":\"jail\"}");
-	rc = request(j, o, &req, &m, f);
-	str_release(&req);
-	if (rc || shared(j, DESC_BYTES, 1, &o->desc, f))
+	if (ahead_take(j, &u, &o->c, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	if (hear(j, o, &m, f) || refused(&m, f) ||
+	    shared(j, DESC_BYTES, 1, &o->desc, f))
 		return -1;
 	return map(j, o, name, mem, 1, f);
 }
@@ -385,7 +389,7 @@ void oracle_stop(struct judge *j, struct oracle *o)
 				    &o->expect };
 
 	if (o->c.fd >= 0)
-		torch_kill(j->host, &o->c, NULL);
+		ahead_end(j, &o->c);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		j->dev->ops->release(j->dev, all[i]);
 	runner_forget(j);
@@ -399,9 +403,7 @@ int oracle_again(struct judge *j, struct oracle *o, struct fail *f)
 	size_t len = o->codelen;
 
 	oracle_stop(j, o);
-	if (!host_alive(j)) {
-		torch_close(j->host);
-		j->host = NULL;
-	}
+	if (!host_alive(j))
+		ahead_leave(j);
 	return oracle_start(j, o, code, len, f);
 }

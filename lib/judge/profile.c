@@ -9,6 +9,7 @@
 
 #include "base/io.h"
 #include "build/workdir.h"
+#include "judge/ahead.h"
 #include "judge/baseline.h"
 #include "judge/chain.h"
 #include "judge/kernels.h"
@@ -111,6 +112,9 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	race[RACE_CANDIDATE].program = s->program;
 	race[RACE_CANDIDATE].runs = 1;
 	set_baselines(j, s->task, s->tasklen, race);
+	ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
+	p->t.quick = j->o.quick && !judge_on_cuda(j);
+	timing_ahead(j, &p->t);
 	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
 	    (j->rules->guarded && guard_task(j, &o, s->task_id, &g, &p->f)) ||
 	    (!j->rules->own_state &&

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/io.h"
 #include "build/audit.h"
+#include "judge/ahead.h"
 #include "judge/rules.h"
 #include "judge/session.h"
 #include "judge/witness.h"
@@ -63,8 +63,7 @@ int host_ready(struct judge *j, struct fail *f)
 		return 0;
 	}
 	j->no_torch = e.code == CA_UNAVAILABLE || e.code == CA_CONFIG;
-	torch_close(j->host);
-	j->host = NULL;
+	ahead_leave(j);
 	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 }
 
@@ -160,6 +159,17 @@ static int settle(struct judge *j, struct runner *r, enum torch_wait w,
 	return fail_set(f, status_of_end(m->end),
 			m->phase <= PHASE_RESULT && m->phase ? m->phase :
 			phase, "%s", text);
+}
+
+/* The answer to a request. */
+static int hear(struct judge *j, struct runner *r, uint32_t phase,
+		double limit, struct fail *f)
+{
+	struct ca_msg m;
+	enum torch_wait w = j->dev->ops->answer(j->dev, r, &m,
+						deadline_in(limit));
+
+	return settle(j, r, w, &m, phase, limit, f);
 }
 
 static int ask(struct judge *j, struct runner *r, const struct str *req,
@@ -380,47 +390,18 @@ static void runner_clear(struct runner *r, const char *role)
 	r->params = r->pool = r->seen = r->desc = (struct mem)MEM_NONE;
 }
 
-/* Under which name the host keeps compiled code of this program. */
-static void cache_name(const struct program *p, char out[HASH_HEX])
-{
-	struct hash *h = hash_new();
-	uint8_t sum[HASH_LEN];
-
-	out[0] = '\0';
-	if (!h)
-		return;
-	hash_part(h, p->code, p->codelen);
-	hash_part(h, p->mode, p->mode ? strlen(p->mode) : 0);
-	hash_end(h, sum);
-	hex(sum, HASH_LEN, out);
-}
-
 /* Up to the point where foreign code would be loaded. */
 static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
 {
-	struct torch_spawn s = { .role = r->role, .device = j->dev->name,
-				 .node = j->dev->node, .jail = j->jail,
-				 .may_exec = !strcmp(r->role, "compile") };
-	char name[HASH_HEX];
-	struct str req = STR_INIT;
+	const struct purpose u = { r->role, !strcmp(r->role, "compile"), p };
 	struct err e = ERR_INIT;
-	int rc;
 
-	if (s.may_exec && p) {
-		cache_name(p, name);
-		s.cache = name[0] ? name : NULL;
-	}
 	if (host_ready(j, f) || allocate(j, o, r, f))
 		return -1;
-	if (torch_spawn(j->host, &s, &r->child, &e)) {
-		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-		return -1;
-	}
-	str_adds(&req, "{\"op\":\"jail\"}");
-	rc = request(j, r, &req, NULL, 0, 0, j->o.load_s, f);
-	str_release(&req);
-	if (rc)
+	if (ahead_take(j, &u, &r->child, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	if (hear(j, r, 0, j->o.load_s, f))
 		return -1;
 	if (j->dev->ops->attach(j->dev, r, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
@@ -437,6 +418,7 @@ int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 	r->fine = p->fine;
 	r->tabled = p->table;
 	rc = begin(j, o, r, p, f) || load(j, o, r, p, f) ? -1 : 0;
+	ahead_settle(j);
 	spent(j, SPENT_START, began);
 	return rc;
 }
@@ -467,6 +449,7 @@ int calib_start(struct judge *j, const struct oracle *o, struct runner *r,
 	jw_end_arr(&w);
 	jw_end_obj(&w);
 	rc = request(j, r, &req, NULL, 0, PHASE_LOAD, j->o.load_s, f);
+	ahead_settle(j);
 	spent(j, SPENT_START, began);
 	str_release(&req);
 	return rc;
@@ -481,8 +464,10 @@ void runner_stop(struct judge *j, struct runner *r)
 
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
-	if (r->child.fd >= 0 && torch_kill(j->host, &r->child, NULL)) {
-		trusted = 0;
+	if (r->child.fd >= 0 && (trusted || !judge_on_cuda(j))) {
+		ahead_end(j, &r->child);
+	} else if (r->child.fd >= 0 &&
+		   torch_kill(j->host, &r->child, NULL)) {
 		j->undead = 1;
 	}
 	runner_forget(j);

@@ -6,18 +6,28 @@
 #ifndef CA_JUDGE_SESSION_H
 #define CA_JUDGE_SESSION_H
 
+#include "base/hash.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "cu/trace.h"
 #include "judge/device.h"
 #include "judge/judge.h"
 
+#define AHEAD_MAX 6
 #define RUNNER_MEMS 5		/* in[2], slots, params, pool */
 
 /* What the judge waits for; the rest of its time is its own. */
 enum spent { SPENT_LEASE, SPENT_HOST, SPENT_ORACLE, SPENT_START,
 	     SPENT_CANDIDATE, SPENT_EAGER, SPENT_COMPILE, SPENT_CALIB,
 	     SPENT_N };
+
+/* A process that was forked before its time; see ahead.h. */
+struct ahead {
+	const char *role;	/* NULL: none */
+	int may_exec;
+	char cache[HASH_HEX];
+	struct torch_child c;
+};
 
 struct judge {
 	struct judge_opts o;
@@ -30,6 +40,9 @@ struct judge {
 	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
+	struct ahead ahead[AHEAD_MAX];
+	struct torch_child ending[AHEAD_MAX];	/* killed, not reported yet */
+	size_t nending;
 	int64_t spent[SPENT_N];	/* ns, since the record was begun */
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */

@@ -2,6 +2,7 @@
  *
  * Rounds of timing.
  */
+#include "judge/ahead.h"
 #include "judge/rules.h"
 #include "judge/timing.h"
 
@@ -16,6 +17,9 @@
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
+#define QUICK_CALIB 3
+#define QUICK_CLEAR 0.25	/* so far from what is paid, one round says
+				 * the same as two */
 #define ALIKE 0.1		/* part by which two brackets may differ to
 				 * have the same C */
 #define FIRST_SEED 1
@@ -149,7 +153,8 @@ static int run_process(struct judge *j, struct oracle *o,
 		if (trial_sample(&tr, s, who == RACE_CANDIDATE, &round,
 				 i ? 0 : GO_FIRST, &took, f))
 			goto out;
-		if (i == TRIAL_WARM && who == RACE_EAGER && !t->rounds)
+		if (i == TRIAL_WARM && who == RACE_EAGER && !t->rounds &&
+		    !t->quick)
 			t->iterations = iterations_for((double)took);
 		if (i == TRIAL_WARM)
 			race->no_wait = tr.no_wait = (double)took < SHORT_NS;
@@ -173,6 +178,7 @@ out:
 /* The calibration process at work. */
 struct calib {
 	struct judge *j;
+	size_t iterations;
 	struct oracle *o;
 	struct runner r;
 	struct mem *capture;
@@ -243,14 +249,14 @@ static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
 	struct bracket_result res;
 	double v[CALIB_ITER];
 
-	for (size_t i = 0; i < CALIB_ITER + skip; i++) {
+	for (size_t i = 0; i < c->iterations + skip; i++) {
 		if (calib_go(c, idle_ns, flags, &res))
 			return -1;
 		if (i >= skip)
 			v[i - skip] = (double)res.ns -
 				      (double)res.msg.own_ns;
 	}
-	*out = stats_median(v, CALIB_ITER);
+	*out = stats_median(v, c->iterations);
 	return 0;
 }
 
@@ -302,8 +308,8 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 {
 	struct trial tr;
 	struct calib c = { .j = j, .o = o, .capture = &tr.got, .warm = 1,
-			   .cuda = judge_on_cuda(j),
-			   .f = f };
+			   .cuda = judge_on_cuda(j), .f = f,
+			   .iterations = t->quick ? QUICK_CALIB : CALIB_ITER };
 	int rc = -1;
 
 	if (trial_init(&tr, j, o, f)) {
@@ -317,7 +323,7 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 		    calib_race(&c, &t->race[who], t->rounds))
 			goto out;
 	rc = 0;
-	t->busy += !!j->dev->ops->foreign(j->dev, c.r.child.pid);
+	t->busy += !!j->dev->ops->foreign(j->dev, &c.r);
 	/* Noise on the CPU comes and goes. */
 	t->contended = c.cuda ? t->busy > 0 : 2 * t->busy > t->rounds + 1;
 out:
@@ -343,12 +349,38 @@ static int drop_out(struct timing *t, enum racer who, struct fail *f)
 	return 0;
 }
 
+/*
+ * Who comes when in this round.  In full runs eager comes first, since it says
+ * how many iterations fit.  In a quick one the candidate does: it needs inputs
+ * that it has not seen, on which the baselines then run.
+ */
+static const unsigned char *turns(const struct timing *t)
+{
+	return order[(t->rounds + !t->quick) % 6];
+}
+
+void timing_ahead(struct judge *j, const struct timing *t)
+{
+	const unsigned char *turn = turns(t);
+
+	for (int i = 0; i < RACERS; i++) {
+		const struct program *p = &t->race[turn[i]].program;
+		const struct purpose u = { p->role, turn[i] == RACE_COMPILE,
+					   p };
+
+		if (t->race[turn[i]].runs)
+			ahead_want(j, &u);
+	}
+	ahead_want(j, &(struct purpose){ "calib", 0, NULL });
+}
+
 static int one_round(struct judge *j, struct oracle *o,
 		     const struct guard_result *g, struct timing *t,
 		     struct fail *f)
 {
-	const unsigned char *turn = order[(t->rounds + 1) % 6];
+	const unsigned char *turn = turns(t);
 
+	timing_ahead(j, t);
 	for (int i = 0; i < RACERS; i++) {
 		enum racer who = (enum racer)turn[i];
 
@@ -372,12 +404,27 @@ static int one_round(struct judge *j, struct oracle *o,
 	return 0;
 }
 
+/* Whether a baseline's time is far from where the reward changes. */
+static int clear(const struct timing *t, enum racer who)
+{
+	const struct race *r = t->race;
+	double gain[STATS_ROUNDS];
+
+	if (!r[who].runs)
+		return 1;
+	stats_gains(r[RACE_CANDIDATE].time, r[who].time, t->rounds, gain);
+	return fabs(stats_median(gain, t->rounds) - STATS_GAIN) > QUICK_CLEAR;
+}
+
 /* Whether another batch of rounds could still change the reward. */
 static int wants_more(const struct timing *t)
 {
 	double eager[STATS_ROUNDS], compile[STATS_ROUNDS];
 	const struct race *r = t->race;
 
+	if (t->quick)
+		return t->busy || !clear(t, RACE_EAGER) ||
+		       !clear(t, RACE_COMPILE);
 	stats_gains(r[RACE_CANDIDATE].time, r[RACE_EAGER].time, t->rounds,
 		    eager);
 	if (r[RACE_COMPILE].runs)

@@ -30,6 +30,8 @@ struct race {
 
 struct timing {
 	struct race race[RACERS];
+	int quick;		/* a try on the CPU: fewer iterations, and one
+				 * round where that leaves no doubt */
 	size_t rounds;
 	size_t iterations;	/* timed ones of a process */
 	size_t busy;		/* rounds while somebody else used the device */
@@ -49,6 +51,9 @@ struct timing {
 int timing_run(struct judge *j, struct oracle *o,
 	       const struct guard_result *g, struct timing *t,
 	       size_t max_rounds, struct fail *f);
+
+/* Has the processes of the next round forked before they are needed. */
+void timing_ahead(struct judge *j, const struct timing *t);
 
 /* Forgets the rounds; the racers stay. */
 void timing_again(struct timing *t);

@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/weaken.h"
 #include "build/audit.h"
+#include "judge/ahead.h"
 #include "judge/chain.h"
 #include "judge/rules.h"
 #include "judge/trial.h"
@@ -151,6 +152,10 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	p.fine = 1;
 	if (judge_symbols(j, &p, &v->f))
 		return;
+	ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
+	if (j->dev->witnessed && !(j->idle.user_ns > 0))
+		ahead_want(j, &(struct purpose){ "calib", 0, NULL });
+	ahead_want(j, &(struct purpose){ p.role, 0, NULL });
 	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
 	    (j->rules->guarded &&
 	     (guard_task(j, &o, s->task_id, &v->guard, &v->f) ||

@@ -11,6 +11,7 @@
 
 #include "base/io.h"
 #include "jail/jail.h"
+#include "judge/ahead.h"
 #include "rec/stage.h"
 #include "synth/examine.h"
 
@@ -195,10 +196,8 @@ static void examine_task(struct examine *x)
 	attempt(x);
 	for (int again = 0; again < 1 && x->broken && !j->no_torch &&
 	     !stage_interrupted(); again++) {
-		if (!host_alive(j) && j->host) {
-			torch_close(j->host);
-			j->host = NULL;
-		}
+		if (!host_alive(j))
+			ahead_leave(j);
 		if (j->dev->ops->recover(j->dev, NULL))
 			return;
 		examine_clear(x);

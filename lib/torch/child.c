@@ -136,6 +136,9 @@ static int end_child(struct torch_host *h, struct torch_child *c,
 		     struct err *e)
 {
 	torch_pump(h, NULL);
+	/* One that was refused, or whose host is gone, never began. */
+	if (!c->host_pid && torch_spawned(h, c, NULL))
+		return 0;
 	if (c->ended || (hung_up(c) && heard(h, c, END_SECONDS)))
 		return 0;
 	/* The confined process first: the one that the host forked passes
@@ -152,22 +155,29 @@ static int end_child(struct torch_host *h, struct torch_child *c,
 		       (int)c->host_pid);
 }
 
-static void forget(struct torch_host *h, const struct torch_child *c)
+void torch_hit(struct torch_host *h, struct torch_child *c)
+{
+	torch_pump(h, NULL);
+	if (!c->ended && !hung_up(c))
+		hit(c->pid);
+}
+
+void child_forget(struct torch_host *h, struct torch_child *c)
 {
 	for (size_t i = 0; i < h->nchild; i++)
 		if (h->child[i] == c) {
 			h->child[i] = h->child[--h->nchild];
-			return;
+			break;
 		}
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
 }
 
 int torch_kill(struct torch_host *h, struct torch_child *c, struct err *e)
 {
 	int rc = end_child(h, c, e);
 
-	forget(h, c);
-	if (c->fd >= 0)
-		close(c->fd);
-	c->fd = -1;
+	child_forget(h, c);
 	return rc;
 }

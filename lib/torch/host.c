@@ -87,6 +87,27 @@ static void record_exit(struct torch_host *h, const struct json *j)
 	}
 }
 
+/* The answer to a torch_spawn_ahead: 1 when it was one. */
+static int record_spawn(struct torch_host *h, const struct json *j)
+{
+	uint64_t id;
+
+	if (json_u64(json_get(j, "id"), &id))
+		return 0;
+	for (size_t i = 0; i < h->nchild; i++) {
+		struct torch_child *c = h->child[i];
+
+		if (c->id != id || c->host_pid || c->refused[0])
+			continue;
+		c->host_pid = (pid_t)json_get_int(j, "pid", 0);
+		if (c->host_pid <= 0)
+			snprintf(c->refused, sizeof(c->refused), "%s",
+				 json_get_str(j, "error", "no process"));
+		return 1;
+	}
+	return 0;
+}
+
 static int take_packet(struct torch_host *h, const char *buf, size_t n,
 		       struct json **answer, struct err *e)
 {
@@ -98,6 +119,8 @@ static int take_packet(struct torch_host *h, const char *buf, size_t n,
 	}
 	if (json_get(j, "exit")) {
 		record_exit(h, j);
+	} else if (record_spawn(h, j)) {
+		;
 	} else if (answer) {
 		*answer = j;
 		return 1;
@@ -391,14 +414,14 @@ static int await(struct torch_host *h, uint64_t id, struct json **answer,
 	}
 }
 
-static int ask(struct torch_host *h, struct str *req, uint64_t id, int fd,
+static int ask(struct torch_host *h, struct str *req, uint64_t id,
 	       struct json **answer, struct err *e)
 {
 	const char *why;
 
 	if (req->failed)
 		return err_set(e, CA_SOFTWARE, "out of memory");
-	if (packet_send(h->fd, req->buf, req->len, &fd, fd >= 0, e) ||
+	if (packet_send(h->fd, req->buf, req->len, NULL, 0, e) ||
 	    await(h, id, answer, e))
 		return -1;
 	why = json_get_str(*answer, "error", NULL);
@@ -432,11 +455,10 @@ static void write_spawn(struct str *req, const struct torch_spawn *s,
 	jw_end_obj(&w);
 }
 
-int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
-		struct torch_child *c, struct err *e)
+int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
+		      struct torch_child *c, struct err *e)
 {
 	struct str req = STR_INIT;
-	struct json *answer = NULL;
 	int fd[2] = { -1, -1 }, one = 1, rc = -1;
 
 	memset(c, 0, sizeof(*c));
@@ -446,25 +468,60 @@ int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
 		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
 	if (make_pair(fd, e))
 		return -1;
-	if (setsockopt(fd[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one))) {
-		err_sys(e, CA_SOFTWARE, "cannot ask for credentials");
-		goto out;
-	}
 	write_spawn(&req, s, c->id);
-	if (ask(h, &req, c->id, fd[1], &answer, e))
-		goto out;
-	c->host_pid = (pid_t)json_get_int(answer, "pid", 0);
-	if (c->host_pid <= 0 || remember(h, c, e))
-		goto out;
-	c->fd = fd[0];
-	rc = 0;
-out:
-	json_free(answer);
+	if (setsockopt(fd[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
+		err_sys(e, CA_SOFTWARE, "cannot ask for credentials");
+	else if (req.failed)
+		err_set(e, CA_SOFTWARE, "out of memory");
+	else
+		rc = packet_send(h->fd, req.buf, req.len, &fd[1], 1, e) ||
+		     remember(h, c, e) ? -1 : 0;
+	if (!rc)
+		c->fd = fd[0];
 	str_release(&req);
 	close(fd[1]);
 	if (rc)
 		close(fd[0]);
 	return rc;
+}
+
+int torch_spawned(struct torch_host *h, struct torch_child *c, struct err *e)
+{
+	int64_t deadline = deadline_in(SPAWN_SECONDS);
+	int rc = 1;
+
+	while (!c->host_pid && !c->refused[0] && rc > 0) {
+		rc = host_packet(h, deadline, NULL, e);
+		if (rc == 0) {
+			give_up(h);
+			err_set(e, CA_UNAVAILABLE, "the torch host does not "
+				"answer");
+		}
+	}
+	if (rc > 0 && c->refused[0])
+		err_set(e, CA_UNAVAILABLE, "the torch host: %s", c->refused);
+	return c->host_pid > 0 ? 0 : -1;
+}
+
+int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
+		struct torch_child *c, struct err *e)
+{
+	if (torch_spawn_ahead(h, s, c, e))
+		return -1;
+	if (!torch_spawned(h, c, e))
+		return 0;
+	child_forget(h, c);
+	return -1;
+}
+
+void torch_move(struct torch_host *h, struct torch_child *to,
+		struct torch_child *from)
+{
+	*to = *from;
+	from->fd = -1;
+	for (size_t i = 0; i < h->nchild; i++)
+		if (h->child[i] == from)
+			h->child[i] = to;
 }
 
 int torch_prepare(struct torch_host *h, const char *role, struct err *e)
@@ -478,7 +535,7 @@ int torch_prepare(struct torch_host *h, const char *role, struct err *e)
 		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
 	str_addf(&req, "{\"id\":\"%llu\",\"op\":\"prepare\",\"role\":\"%s\"}",
 		 (unsigned long long)id, role);
-	rc = ask(h, &req, id, -1, &answer, e);
+	rc = ask(h, &req, id, &answer, e);
 	if (!rc)
 		json_free(answer);
 	str_release(&req);

@@ -53,6 +53,9 @@ pid_t host_exec(const struct host_command *c, int fd,
 int shared_connect(const struct host_command *c, pid_t *starter,
 		   struct err *e);
 
+/* No report of this child is expected any more; closes its channel. */
+void child_forget(struct torch_host *h, struct torch_child *c);
+
 /* One packet with descriptors; never SIGPIPE, never blocks for long. */
 int packet_send(int fd, const void *p, size_t len, const int *fds,
 		size_t nfds, struct err *e);

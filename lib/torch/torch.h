@@ -65,6 +65,7 @@ struct torch_child {
 	int ended;		/* the host reported its end */
 	int status;		/* then: as waitpid */
 	uint64_t id;
+	char refused[160];	/* why the host forked none */
 };
 
 struct torch_spawn {
@@ -85,6 +86,18 @@ struct torch_spawn {
  * of *c until torch_kill, which every child needs, dead or alive. */
 int torch_spawn(struct torch_host *h, const struct torch_spawn *s,
 		struct torch_child *c, struct err *e);
+
+/*
+ * The same without waiting for the host, so that it forks while the caller
+ * does other things: requests may be sent to the child at once.
+ * torch_spawned waits (-1: there will be no child; torch_kill is due all the
+ * same).  torch_move makes another address that of the child.
+ */
+int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
+		      struct torch_child *c, struct err *e);
+int torch_spawned(struct torch_host *h, struct torch_child *c, struct err *e);
+void torch_move(struct torch_host *h, struct torch_child *to,
+		struct torch_child *from);
 
 /* Lets the host import what children of that role need, so that a first
  * spawn of it is as quick as later ones ("compile": 2 s). */
@@ -112,6 +125,9 @@ enum torch_wait torch_recv(struct torch_child *c, struct ca_msg *m,
 /* Kills the child with all it started, and waits for the host's report.
  * c->status then says how it ended (by itself if it ended first). */
 int torch_kill(struct torch_host *h, struct torch_child *c, struct err *e);
+
+/* Kills it without waiting; torch_kill is due all the same. */
+void torch_hit(struct torch_host *h, struct torch_child *c);
 
 /* Bytes of one element; 0 for DT_NONE.  Name as torch's, "float32". */
 size_t dtype_size(enum ca_dtype t);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Processes before and after their work.
+ */
+#include "judge/ahead.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/io.h"
+
+#define SLEEP_SECONDS 30	/* for a jail to be made */
+
+/* Under which name the host keeps compiled code of this program. */
+static void cache_name(const struct program *p, char out[HASH_HEX])
+{
+	struct hash *h = p ? hash_new() : NULL;
+	uint8_t sum[HASH_LEN];
+
+	out[0] = '\0';
+	if (!h)
+		return;
+	hash_part(h, p->code, p->codelen);
+	hash_part(h, p->mode, p->mode ? strlen(p->mode) : 0);
+	hash_end(h, sum);
+	hex(sum, HASH_LEN, out);
+}
+
+static int spawn(struct judge *j, const struct purpose *u, const char *cache,
+		 struct torch_child *c, struct err *e)
+{
+	static const char jail[] = "{\"op\":\"jail\"}";
+	struct torch_spawn s = { .role = u->role, .device = j->dev->name,
+				 .node = j->dev->node, .jail = j->jail,
+				 .may_exec = u->may_exec,
+				 .cache = cache[0] ? cache : NULL };
+
+	if (torch_spawn_ahead(j->host, &s, c, e))
+		return -1;
+	if (!torch_send(c, jail, strlen(jail), NULL, 0, e))
+		return 0;
+	torch_kill(j->host, c, NULL);
+	return -1;
+}
+
+static struct ahead *find(struct judge *j, const char *role)
+{
+	for (size_t i = 0; i < AHEAD_MAX; i++)
+		if (j->ahead[i].role && !strcmp(j->ahead[i].role, role))
+			return &j->ahead[i];
+	return NULL;
+}
+
+/* Whether one that waits can still serve that purpose. */
+static int serves(const struct ahead *a, const struct purpose *u,
+		  const char *cache)
+{
+	return !a->c.ended && !a->c.refused[0] &&
+	       a->may_exec == u->may_exec && !strcmp(a->cache, cache);
+}
+
+static void drop(struct judge *j, struct ahead *a)
+{
+	a->role = NULL;
+	if (torch_kill(j->host, &a->c, NULL))
+		j->undead = 1;
+}
+
+void ahead_want(struct judge *j, const struct purpose *u)
+{
+	struct ahead *a = find(j, u->role);
+	char cache[HASH_HEX];
+	struct fail f;
+
+	if (host_ready(j, &f))
+		return;
+	cache_name(u->may_exec ? u->p : NULL, cache);
+	if (a && serves(a, u, cache))
+		return;
+	if (a)
+		drop(j, a);
+	for (size_t i = 0; !a && i < AHEAD_MAX; i++)
+		if (!j->ahead[i].role)
+			a = &j->ahead[i];
+	if (!a || spawn(j, u, cache, &a->c, NULL))
+		return;
+	a->role = u->role;
+	a->may_exec = u->may_exec;
+	memcpy(a->cache, cache, sizeof(cache));
+}
+
+int ahead_take(struct judge *j, const struct purpose *u,
+	       struct torch_child *c, struct err *e)
+{
+	struct ahead *a = find(j, u->role);
+	char cache[HASH_HEX];
+
+	cache_name(u->may_exec ? u->p : NULL, cache);
+	if (a && !torch_spawned(j->host, &a->c, NULL) &&
+	    !torch_pump(j->host, NULL) && serves(a, u, cache)) {
+		torch_move(j->host, c, &a->c);
+		a->role = NULL;
+		return 0;
+	}
+	if (a)
+		drop(j, a);
+	if (spawn(j, u, cache, c, e))
+		return -1;
+	if (!torch_spawned(j->host, c, e))
+		return 0;
+	torch_kill(j->host, c, NULL);
+	return -1;
+}
+
+void ahead_end(struct judge *j, struct torch_child *c)
+{
+	if (j->nending == AHEAD_MAX)
+		ahead_settle(j);
+	torch_hit(j->host, c);
+	torch_move(j->host, &j->ending[j->nending++], c);
+}
+
+void ahead_settle(struct judge *j)
+{
+	for (size_t i = 0; i < AHEAD_MAX; i++) {
+		struct ahead *a = &j->ahead[i];
+
+		if (a->role && !torch_spawned(j->host, &a->c, NULL))
+			wait_readable(a->c.fd, deadline_in(SLEEP_SECONDS),
+				      NULL);
+	}
+	while (j->nending)
+		if (torch_kill(j->host, &j->ending[--j->nending], NULL))
+			j->undead = 1;
+}
+
+static void hang_up(struct torch_child *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+}
+
+void ahead_leave(struct judge *j)
+{
+	for (size_t i = 0; i < AHEAD_MAX; i++)
+		if (j->ahead[i].role)
+			hang_up(&j->ahead[i].c);
+	while (j->nending)
+		hang_up(&j->ending[--j->nending]);
+	memset(j->ahead, 0, sizeof(j->ahead));
+	torch_close(j->host);
+	j->host = NULL;
+}

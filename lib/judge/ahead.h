@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the judge does not wait for: the host forks processes, and makes their
+ * jails, before they are needed, and processes that were killed go while the
+ * next one begins.  None of it may still be under way when a clock runs.
+ *
+ * A process that waits to be taken holds no foreign code and sleeps.  Inside
+ * lib/judge, and for lib/synth.
+ */
+#ifndef CA_JUDGE_AHEAD_H
+#define CA_JUDGE_AHEAD_H
+
+#include "judge/session.h"
+
+/* What a process is forked for. */
+struct purpose {
+	const char *role;
+	int may_exec;
+	const struct program *p; /* whose compiled code is kept; or NULL */
+};
+
+/* Asks for such a process, unless one waits.  What prevents it shows when the
+ * process is wanted. */
+void ahead_want(struct judge *j, const struct purpose *u);
+
+/* One that waits, or a new one.  The answer to {"op":"jail"} is still to come;
+ * torch_kill or ahead_end is due. */
+int ahead_take(struct judge *j, const struct purpose *u,
+	       struct torch_child *c, struct err *e);
+
+/* Ends a process without waiting for it. */
+void ahead_end(struct judge *j, struct torch_child *c);
+
+/* Waits until those that were asked for sleep and those that were ended are
+ * gone; else j->undead is set. */
+void ahead_settle(struct judge *j);
+
+/* Leaves the host: all its processes for us end. */
+void ahead_leave(struct judge *j);
+
+#endif
