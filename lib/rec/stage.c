@@ -74,7 +74,9 @@ struct stage {
 	atomic_int stop;	/* writing failed */
 	int stop_fd;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	/* For the reader, the workers and the writer to wait for: one that
+	 * all share would wake each of them for every record. */
+	pthread_cond_t room, ready, done;
 };
 
 int stage_interrupted(void)
@@ -272,7 +274,7 @@ static struct slot *slot_take(struct stage *s)
 	if (s->n > 1) {
 		pthread_mutex_lock(&s->lock);
 		while (!s->stop && s->head - s->tail == s->n)
-			pthread_cond_wait(&s->changed, &s->lock);
+			pthread_cond_wait(&s->room, &s->lock);
 		pthread_mutex_unlock(&s->lock);
 	}
 	if (s->stop)
@@ -293,7 +295,7 @@ static int slot_give(struct stage *s, struct slot *t)
 	pthread_mutex_lock(&s->lock);
 	t->state = t->kind == SLOT_WORK ? SLOT_READY : SLOT_DONE;
 	s->head++;
-	pthread_cond_broadcast(&s->changed);
+	pthread_cond_signal(t->state == SLOT_READY ? &s->ready : &s->done);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
@@ -310,7 +312,7 @@ static struct slot *next_work(struct stage *s)
 		}
 		if (s->closed || s->stop)
 			return NULL;
-		pthread_cond_wait(&s->changed, &s->lock);
+		pthread_cond_wait(&s->ready, &s->lock);
 	}
 }
 
@@ -326,7 +328,7 @@ static void *worker(void *arg)
 		work(s, t);
 		pthread_mutex_lock(&s->lock);
 		t->state = SLOT_DONE;
-		pthread_cond_broadcast(&s->changed);
+		pthread_cond_signal(&s->done);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -340,7 +342,8 @@ static void stop_all(struct stage *s)
 	s->stop = 1;
 	if (write(s->stop_fd, &one, sizeof one) < 0)
 		complain("cannot wake the reader");
-	pthread_cond_broadcast(&s->changed);
+	pthread_cond_signal(&s->room);
+	pthread_cond_broadcast(&s->ready);
 }
 
 static void *writer(void *arg)
@@ -353,7 +356,7 @@ static void *writer(void *arg)
 		int rc;
 
 		if (s->tail == s->head || t->state != SLOT_DONE) {
-			pthread_cond_wait(&s->changed, &s->lock);
+			pthread_cond_wait(&s->done, &s->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&s->lock);
@@ -363,7 +366,7 @@ static void *writer(void *arg)
 		s->tail++;
 		if (rc)
 			stop_all(s);
-		pthread_cond_broadcast(&s->changed);
+		pthread_cond_signal(&s->room);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -569,7 +572,8 @@ static int run_threads(struct stage *s, size_t jobs, int argc, char **argv,
 		read_all(s, argc, argv, first);
 	pthread_mutex_lock(&s->lock);
 	s->closed = 1;
-	pthread_cond_broadcast(&s->changed);
+	pthread_cond_broadcast(&s->ready);
+	pthread_cond_signal(&s->done);
 	pthread_mutex_unlock(&s->lock);
 	for (i = 0; i < n; i++)
 		pthread_join(id[i], NULL);
@@ -626,7 +630,9 @@ static void stage_close(struct stage *s)
 	free(s->ring);
 	if (s->stop_fd >= 0)
 		close(s->stop_fd);
-	pthread_cond_destroy(&s->changed);
+	pthread_cond_destroy(&s->room);
+	pthread_cond_destroy(&s->ready);
+	pthread_cond_destroy(&s->done);
 	pthread_mutex_destroy(&s->lock);
 }
 
@@ -643,7 +649,9 @@ int stage_run(const struct stage_ops *ops, const struct common *c, int argc,
 		return CA_USAGE;
 	}
 	pthread_mutex_init(&s.lock, NULL);
-	pthread_cond_init(&s.changed, NULL);
+	pthread_cond_init(&s.room, NULL);
+	pthread_cond_init(&s.ready, NULL);
+	pthread_cond_init(&s.done, NULL);
 	progress_init(&s.progress, ops->name, c->quiet);
 	s.left = c->limit >= 0 ? (uint64_t)c->limit : UINT64_MAX;
 	if (stage_open(&s, jobs, &s.write_err) == 0) {
