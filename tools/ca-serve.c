@@ -10,7 +10,7 @@
 #include "nn/complete.h"
 #include "rec/stage.h"
 
-static struct gen_opts gen = { .device = "cpu" };
+static struct engine_opts gen = { .device = "cpu" };
 static struct complete_opts opts = { .temperature = 1, .top_p = 1 };
 static const char *type = "auto";
 static int64_t ctx, cache;
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 	gpu_calm_threads(argv);
 	first = opt_parse(&tool, argc, argv, &c);
 	set_options(&c);
-	if (gen_type(&gen, type, &e))
+	if (engine_type(&gen, type, &e))
 		die_err(&e);
 	complete = complete_open(&gen, &opts, c.verbose ? &table : NULL, &e);
 	if (table.buf)

@@ -120,5 +120,6 @@ struct gpu *gpu_open_cpu(struct err *e)
 	pthread_once(&once, choose_level);
 	g->ops = &ops;
 	snprintf(g->name, sizeof g->name, "cpu");
+	snprintf(g->lease, sizeof g->lease, "cpu");
 	return g;
 }

@@ -248,6 +248,7 @@ static int start(struct cuda *c, int ordinal, struct err *e)
 	if (!c->dev)
 		return -1;
 	snprintf(c->g.name, sizeof c->g.name, "%s", c->dev->info.name);
+	snprintf(c->g.lease, sizeof c->g.lease, "%s", c->dev->info.uuid);
 	c->g.peak = peak_of(c->g.name);
 	if (c->dev->info.major < 8)
 		err_set(e, CA_UNAVAILABLE, "'%s' has no bf16 tensor cores",

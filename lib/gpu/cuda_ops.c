@@ -345,7 +345,7 @@ void cuda_sample(struct gpu *g, const struct gpu_sample *a)
 
 	LAUNCH(sample, a->m, 1, 1, 1024, 0, ARG(a->id), ARG(a->logprob),
 	       ARG(a->logits), ARG(a->temp), ARG(a->top_p), ARG(a->top_k),
-	       ARG(a->u), ARG(a->v));
+	       ARG(a->min_p), ARG(a->u), ARG(a->v));
 }
 
 void cuda_adamw(struct gpu *g, const struct gpu_adamw *a)

@@ -37,6 +37,7 @@ struct gpu {
 	enum gpu_type act;
 	unsigned flags;
 	char name[128];
+	char lease[64];			/* see gpu_lease_name */
 	double peak;
 	void *work;			/* gpu_set_work */
 	size_t work_bytes;

@@ -57,6 +57,11 @@ const char *gpu_name(const struct gpu *g)
 	return g->name;
 }
 
+const char *gpu_lease_name(const struct gpu *g)
+{
+	return g->lease;
+}
+
 double gpu_peak(const struct gpu *g)
 {
 	return g->peak;

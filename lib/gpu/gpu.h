@@ -53,6 +53,8 @@ void gpu_calm_threads(char **argv);
 enum gpu_type gpu_act(const struct gpu *g);	/* type of activations */
 int gpu_is_cpu(const struct gpu *g);
 const char *gpu_name(const struct gpu *g);	/* "NVIDIA H200" */
+/* Under which name work on it is leased (cu/lease.h): "cpu" or its UUID. */
+const char *gpu_lease_name(const struct gpu *g);
 /* Dense bf16 FLOP/s by the vendor's table; 0 when not known. */
 double gpu_peak(const struct gpu *g);
 

@@ -155,13 +155,15 @@ struct gpu_pick_back {
 /*
  * Draws a token from each row of logits (m, v), the one at which the sum of
  * probabilities by id passes u.  Per row: temp (0: the
- * largest, the first of equals), top_p (1: all), top_k (0: all), u in [0, 1)
- * the random number.  logprob is that of the token at that temperature (at 1
- * when temp is 0) before top_p and top_k, bit for bit as gpu_pick's.
+ * largest, the first of equals), top_p (1: all), top_k (0: all), min_p (0:
+ * all) the share of the likeliest word's probability that a word needs, u in
+ * [0, 1) the random number.  logprob is that of the token at that temperature
+ * (at 1 when temp is 0) before top_p, top_k and min_p, bit for bit as
+ * gpu_pick's.
  */
 struct gpu_sample {
 	void *id, *logprob;
-	const void *logits, *temp, *top_p, *top_k, *u;
+	const void *logits, *temp, *top_p, *top_k, *min_p, *u;
 	int m, v;
 };
 

@@ -35,7 +35,7 @@ struct work {
 	struct str text;
 };
 
-struct complete *complete_open(const struct gen_opts *gen,
+struct complete *complete_open(const struct engine_opts *gen,
 			       const struct complete_opts *o,
 			       struct str *table, struct err *e)
 {
@@ -326,7 +326,7 @@ static int run(struct work *w, struct rec *r, struct err *e)
 	w->r.prompt = w->prompt.id;
 	w->r.nprompt = (int)w->prompt.n;
 	w->r.more = go_on;
-	w->r.more_ctx = w;
+	w->r.ctx = w;
 	n = (size_t)w->r.max_new + 1;
 	w->r.id = arena_alloc(&r->arena, n, sizeof *w->r.id);
 	w->r.logprob = arena_alloc(&r->arena, n, sizeof *w->r.logprob);

@@ -21,7 +21,7 @@ struct complete_opts {
 struct complete;
 
 /* Loads model, tokenizer and chat template of gen->dir. */
-struct complete *complete_open(const struct gen_opts *gen,
+struct complete *complete_open(const struct engine_opts *gen,
 			       const struct complete_opts *o,
 			       struct str *table, struct err *e);
 void complete_close(struct complete *c);

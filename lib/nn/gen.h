@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Generation: many sequences at once on one model.  Requests come from any
- * threads; one thread of the engine's own computes steps in which prompts and
- * growing sequences go side by side, so a sequence that ends makes room for
- * the next at once.
+ * threads; one thread of its own lets the scheduler (nn/sched.h) choose and
+ * the engine (nn/engine.h) compute, step after step.  While it computes it
+ * holds the device's lease (cu/lease.h), shared.
  */
 #ifndef CA_NN_GEN_H
 #define CA_NN_GEN_H
@@ -13,67 +13,87 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "gpu/gpu.h"
-#include "nn/config.h"
-
-struct gen_opts {
-	const char *dir;		/* the model's folder */
-	const char *device;
-	enum gpu_type type;		/* of weights, and of activations
-					 * where the device has them */
-	int ctx;			/* longest sequence; 0: the model's */
-	int slots;			/* sequences at once */
-	int64_t cache;			/* tokens of keys and values; 0: slots
-					 * times ctx */
-	unsigned flags;			/* GPU_EXACT */
-};
-
-/* Sets o->type by its name ("fp32", "bf16"), or for "auto" by what the
- * folder's embedding is stored as (fp16 becomes fp32). */
-int gen_type(struct gen_opts *o, const char *name, struct err *e);
+#include "nn/engine.h"
 
 struct gen;
 
 /* Loads a model.  `table`, if not NULL, gets the table of device memory. */
-struct gen *gen_open(const struct gen_opts *o, struct str *table,
+struct gen *gen_open(const struct engine_opts *o, struct str *table,
 		     struct err *e);
 void gen_close(struct gen *g);		/* NULL is fine; no request may run */
 
 const struct nn_config *gen_config(const struct gen *g);
 int gen_ctx(const struct gen *g);	/* longest sequence, in tokens */
 
-enum gen_end { GEN_STOP, GEN_LENGTH, GEN_FAILED };
+enum gen_end { GEN_STOP, GEN_LENGTH, GEN_CANCELLED, GEN_FAILED };
 
 struct gen_req {
 	const int32_t *prompt;
 	int nprompt;			/* at least 1 */
 	int max_new;			/* nprompt + max_new <= gen_ctx */
-	float temp, top_p;		/* temp 0: the likeliest token */
+	float temp, top_p, min_p;	/* temp 0: the likeliest token */
 	int top_k;
 	uint64_t seed;
+	uint64_t party;			/* for whom; see nn/sched.h */
 	int ignore_eos;
-	/* Asked after each token, in the engine's thread: 0 ends the
-	 * sequence.  May be NULL. */
+	int ntop;			/* alternatives, at most ENGINE_TOP */
+	/* Called after each token, in the engine's thread, where nothing of
+	 * gen may be called: 0 ends the sequence.  May be NULL. */
 	int (*more)(void *ctx, int32_t token, float logprob);
-	void *more_ctx;
+	/* Called in the engine's thread when the request has ended; it may be
+	 * freed from then on.  For gen_submit; gen_run has its own. */
+	void (*ended)(void *ctx);
+	void *ctx;
 	/* If not NULL, nprompt numbers: the log-probability of each token of
 	 * the prompt but the first, at `temp` (at 1 when it is 0). */
 	float *prompt_logprob;
-	/* Results; the caller's arrays of max_new. */
+	/* Results; the caller's arrays of max_new, and of max_new * ntop. */
 	int32_t *id;
 	float *logprob;
+	struct engine_top *top;
 	int n;
+	int shared;			/* tokens of the prompt in the cache */
+	uint64_t version[2];		/* of the weights for the first and
+					 * for the last token */
 	enum gen_end end;
+	struct err err;			/* for GEN_FAILED */
+	struct gen_job *job;		/* gen's own */
 };
 
 /* Runs one request to its end.  -1 with `e` when the engine failed or the
  * request cannot be (CA_DATAERR).  Thread safe. */
 int gen_run(struct gen *g, struct gen_req *r, struct err *e);
 
-/* What was done so far. */
+/* The same without waiting: 0, and `ended` will be called once; or -1. */
+int gen_submit(struct gen *g, struct gen_req *r, struct err *e);
+
+/* Ends a request that was submitted as soon as may be, with what it has; it
+ * may have ended already, but not have been freed. */
+void gen_cancel(struct gen *g, struct gen_req *r);
+
+/*
+ * Replaces the weights by those of another folder of the same kind of model
+ * (NULL: the same folder), between two steps.  What runs goes on with what it
+ * has said so far; its keys and values are computed anew.  The old weights
+ * stay in use when the new ones are not whole.  Thread safe.
+ */
+int gen_reload(struct gen *g, const char *dir, struct err *e);
+
+/* Gives the device's memory and lease back, between two steps; requests wait
+ * until gen_wake takes them again and loads the weights anew. */
+int gen_sleep(struct gen *g, struct err *e);
+int gen_wake(struct gen *g, struct err *e);
+
 struct gen_stats {
-	uint64_t prompt_tokens, shared_tokens, new_tokens, steps;
+	/* What was done so far. */
+	uint64_t prompt_tokens, shared_tokens, new_tokens, steps, put_off;
+	uint64_t requests, cancelled, failed;	/* that ended */
 	double busy_s;			/* seconds in which steps ran */
+	/* How it is now. */
+	int running, waiting, asleep;
+	int pages, free_pages;		/* of the cache */
+	uint64_t version;		/* of the weights; 1: the first */
+	double reload_s;		/* the last reload's pause */
 };
 void gen_get_stats(struct gen *g, struct gen_stats *s);
 

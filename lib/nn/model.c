@@ -303,18 +303,25 @@ static int load_param(struct nn_model *m, const struct nn_param *p,
 	return 0;
 }
 
+int nn_model_check(const struct nn_model *m, const struct st *s,
+		   struct err *e)
+{
+	for (size_t i = 0; i < m->nparams; i++)
+		for (int k = 0; k < m->param[i].parts; k++)
+			if (check_tensor(st_get(s, m->param[i].name[k]),
+					 &m->param[i], k, e))
+				return -1;
+	return 0;
+}
+
 int nn_model_load(struct nn_model *m, const struct st *s, struct err *e)
 {
 	void *stage = malloc(STAGE * sizeof(float));
-	int rc = 0;
+	int rc;
 
 	if (!stage)
 		return err_set(e, CA_SOFTWARE, "no memory");
-	/* Everything is checked before anything is uploaded. */
-	for (size_t i = 0; i < m->nparams && !rc; i++)
-		for (int k = 0; k < m->param[i].parts && !rc; k++)
-			rc = check_tensor(st_get(s, m->param[i].name[k]),
-					  &m->param[i], k, e);
+	rc = nn_model_check(m, s, e);
 	for (size_t i = 0; i < m->nparams && !rc; i++)
 		rc = load_param(m, &m->param[i], s, stage, e);
 	free(stage);

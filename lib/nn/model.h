@@ -62,8 +62,12 @@ void nn_model_plan_rope(struct nn_model *m, struct gpu_plan *p);
 /* After the plan's commit: sets the pointers, uploads the rotations. */
 int nn_model_bind(struct nn_model *m, struct err *e);
 
-/* Uploads the weights of a folder.  CA_DATAERR names a tensor that is missing
- * or has another shape than the config says. */
+/* Whether all weights are there.  CA_DATAERR names a tensor that is missing or
+ * has another shape than the config says. */
+int nn_model_check(const struct nn_model *m, const struct st *s,
+		   struct err *e);
+
+/* Checks, then uploads the weights of a folder. */
 int nn_model_load(struct nn_model *m, const struct st *s, struct err *e);
 
 /* Sets w's pointers for arrays at w->mat and w->vec of w->type. */

@@ -129,6 +129,19 @@ static void unpublish(struct pages *p, int32_t i)
 	x->hash = 0;
 }
 
+int pages_more(struct pages *p, int n, int32_t *table)
+{
+	if (n > p->avail)
+		return -1;
+	for (int k = 0; k < n; k++) {
+		table[k] = p->head;
+		unqueue(p, table[k]);
+		unpublish(p, table[k]);
+		p->page[table[k]].holders = 1;
+	}
+	return 0;
+}
+
 int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
 	       int tokens, int32_t *table)
 {
@@ -150,37 +163,36 @@ int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
 	for (int k = 0; k < shared; k++)
 		if (p->page[table[k]].holders++ == 0)
 			unqueue(p, table[k]);
-	for (int k = shared; k < want; k++) {
-		table[k] = p->head;
-		unqueue(p, table[k]);
-		unpublish(p, table[k]);
-		p->page[table[k]].holders = 1;
-	}
+	pages_more(p, want - shared, table + shared);
 	return shared * GPU_PAGE;
 }
 
-void pages_publish(struct pages *p, const int32_t *token, int done,
-		   const int32_t *table)
+static void publish(struct pages *p, int32_t i, uint64_t parent,
+		    uint64_t hash, const int32_t *token)
 {
-	uint64_t parent = 0;
+	struct page *x = &p->page[i];
+	int32_t *bucket = &p->bucket[hash & p->mask];
 
-	for (int k = 0; (k + 1) * GPU_PAGE <= done; k++) {
-		const int32_t *own = token + k * GPU_PAGE;
-		struct page *x = &p->page[table[k]];
-		int32_t *bucket;
+	memcpy(x->token, token, sizeof x->token);
+	x->parent = parent;
+	x->hash = hash;
+	x->chain = *bucket;
+	*bucket = i;
+}
 
-		if (!x->hash) {
-			/* Another has the same one: nobody looks this up. */
-			if (find(p, parent, own) >= 0)
-				return;
-			memcpy(x->token, own, sizeof x->token);
-			x->parent = parent;
-			x->hash = chain_hash(parent, own);
-			bucket = &p->bucket[x->hash & p->mask];
-			x->chain = *bucket;
-			*bucket = table[k];
-		}
-		parent = x->hash;
+void pages_publish(struct pages *p, const int32_t *token, int done,
+		   const int32_t *table, struct pages_at *at)
+{
+	for (; (at->n + 1) * GPU_PAGE <= done; at->n++) {
+		const int32_t *own = token + at->n * GPU_PAGE;
+		uint64_t hash = chain_hash(at->chain, own);
+		int32_t i = table[at->n];
+
+		/* Where another has the same page nobody looks this up, but
+		 * what follows it can still be found. */
+		if (!p->page[i].hash && find(p, at->chain, own) < 0)
+			publish(p, i, at->chain, hash, own);
+		at->chain = hash;
 	}
 }
 

@@ -30,10 +30,23 @@ int pages_avail(const struct pages *p);
 int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
 	       int tokens, int32_t *table);
 
-/* States that the keys and values of the first `done` of the sequence's
- * tokens have been computed, so that others may share whole pages. */
+/* Adds n pages to what a sequence has; table gets their numbers.  -1 when too
+ * few are free. */
+int pages_more(struct pages *p, int n, int32_t *table);
+
+/*
+ * States that the keys and values of the first `done` of the sequence's
+ * tokens have been computed, so that others may share whole pages.  *at is
+ * how far that has been said before; the state of a sequence begins as
+ * PAGES_AT_INIT and is as good as forgotten after pages_forget.
+ */
+struct pages_at {
+	int n;				/* pages */
+	uint64_t chain;			/* of their tokens */
+};
+#define PAGES_AT_INIT { 0, 0 }
 void pages_publish(struct pages *p, const int32_t *token, int done,
-		   const int32_t *table);
+		   const int32_t *table, struct pages_at *at);
 
 /* Gives them back.  What was published stays until the page is needed. */
 void pages_drop(struct pages *p, const int32_t *table, int tokens);

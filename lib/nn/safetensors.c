@@ -35,6 +35,7 @@ struct st {
 	size_t n, alloc;
 	struct map map[MAX_SHARDS];
 	size_t maps;
+	int copies;			/* of files, not mappings */
 };
 
 static const struct dtype {
@@ -226,6 +227,27 @@ static int finish(struct st *s, struct err *e)
 	return 0;
 }
 
+/* A file's bytes as a mapping: of it, or of memory that it was read into. */
+static void *bytes_of(const struct st *s, int fd, size_t len, struct err *e)
+{
+	char *p = mmap(NULL, len, PROT_READ | (s->copies ? PROT_WRITE : 0),
+		       s->copies ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+		       s->copies ? -1 : fd, 0);
+	ssize_t n;
+
+	if (p == MAP_FAILED) {
+		err_sys(e, CA_NOINPUT, "cannot map it");
+		return NULL;
+	}
+	n = s->copies ? read_full(fd, p, len, e) : (ssize_t)len;
+	if (n == (ssize_t)len)
+		return p;
+	if (n >= 0)
+		err_set(e, CA_DATAERR, "file shrank while it was read");
+	munmap(p, len);
+	return NULL;
+}
+
 static int map_file(struct st *s, const char *path, struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -239,10 +261,10 @@ static int map_file(struct st *s, const char *path, struct err *e)
 		return err_set(e, CA_DATAERR, "'%s': file is truncated or no "
 			       "safetensors", path);
 	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	p = bytes_of(s, fd, (size_t)st.st_size, e);
 	close(fd);
-	if (p == MAP_FAILED)
-		return err_sys(e, CA_NOINPUT, "cannot map '%s'", path);
+	if (!p)
+		return err_wrap(e, "'%s'", path);
 	s->map[s->maps].p = p;
 	s->map[s->maps++].len = (size_t)st.st_size;
 	if (add_file(s, p, (size_t)st.st_size, e))
@@ -353,22 +375,32 @@ struct st *st_open_file(const char *path, struct err *e)
 	return s ? end(s, map_file(s, path, e) || finish(s, e)) : NULL;
 }
 
-struct st *st_open(const char *dir, struct err *e)
+static struct st *open_dir(const char *dir, int copies, struct err *e)
 {
 	char path[CA_PATH_MAX];
-	struct st *s;
+	struct st *s = begin(e);
 
-	snprintf(path, sizeof path, "%s/model.safetensors", dir);
-	if (!access(path, F_OK))
-		return st_open_file(path, e);
-	s = begin(e);
 	if (!s)
 		return NULL;
+	s->copies = copies;
+	snprintf(path, sizeof path, "%s/model.safetensors", dir);
+	if (!access(path, F_OK))
+		return end(s, map_file(s, path, e) || finish(s, e));
 	snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
 	if (access(path, F_OK))
 		return end(s, err_set(e, CA_NOINPUT, "'%s' has no "
 				      "model.safetensors", dir));
 	return end(s, open_sharded(s, dir, path, e));
+}
+
+struct st *st_open(const char *dir, struct err *e)
+{
+	return open_dir(dir, 0, e);
+}
+
+struct st *st_read(const char *dir, struct err *e)
+{
+	return open_dir(dir, 1, e);
 }
 
 void st_close(struct st *s)

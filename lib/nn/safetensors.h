@@ -33,6 +33,10 @@ struct st;
  * sizes that do not agree; the message names file and tensor. */
 struct st *st_open(const char *dir, struct err *e);
 
+/* The same, but files are read into memory: whatever becomes of them later,
+ * even while this runs, the weights are whole or CA_DATAERR. */
+struct st *st_read(const char *dir, struct err *e);
+
 /* One file. */
 struct st *st_open_file(const char *path, struct err *e);
 

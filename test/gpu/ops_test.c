@@ -469,6 +469,7 @@ static void heads(void **state)
 	static const float temp[M] = { 0, 1, 0.7f, 1, 2 };
 	static const float top_p[M] = { 1, 1, 1, 0.5f, 0.9f };
 	static const int32_t top_k[M] = { 0, 0, 10, 0, 3 };
+	static const float min_p[M] = { 0, 0.05f, 0, 0.1f, 0 };
 	float *logits, u[M];
 	int32_t target[M], id[2][M];
 	void *lp[2], *ent[2], *lse[2], *d[2], *slp[2], *sid[2];
@@ -499,7 +500,7 @@ static void heads(void **state)
 		gpu_do_sample(g, &(struct gpu_sample){
 			sid[s], slp[s], x, put(s, temp, M, 0),
 			put(s, top_p, M, 0), put_ints(s, top_k, M),
-			put(s, u, M, 0), M, V });
+			put(s, min_p, M, 0), put(s, u, M, 0), M, V });
 		assert_int_equal(gpu_download(g, id[s], sid[s], sizeof id[s],
 					      NULL), 0);
 	}

@@ -96,7 +96,7 @@ static void beginnings_are_shared(void **state)
 	/* Four pages of prompt, one more to grow. */
 	assert_int_equal(pages_take(p, a, 64, 80, ta), 0);
 	assert_int_equal(pages_avail(p), 5);
-	pages_publish(p, a, 64, ta);
+	pages_publish(p, a, 64, ta, &(struct pages_at)PAGES_AT_INIT);
 	/* Two whole pages are the same. */
 	assert_int_equal(pages_take(p, b, 64, 64, tb), 32);
 	assert_int_equal(tb[0], ta[0]);
@@ -131,7 +131,8 @@ static void pages_never_mix(void **state)
 		int writers[PAGES] = { 0 };
 
 		if (len[h]) {
-			pages_publish(p, token[h], len[h], table[h]);
+			pages_publish(p, token[h], len[h], table[h],
+				      &(struct pages_at)PAGES_AT_INIT);
 			pages_drop(p, table[h], len[h]);
 			len[h] = 0;
 			continue;

@@ -283,7 +283,7 @@ static void run_requests(struct request *q, pthread_t *thread, int n)
 static int time_decoding(char **argv)
 {
 	int n = atoi(argv[3]), len = atoi(argv[4]);
-	struct gen_opts o = {
+	struct engine_opts o = {
 		.dir = argv[0], .device = argv[1], .type = type_of(argv[2]),
 		.slots = n, .ctx = len + 16,
 		.flags = atoi(argv[5]) ? GPU_EXACT : 0

@@ -138,10 +138,18 @@ static int32_t draw(const struct word *w, int n, double sum, float u)
 	return w[n - 1].id;
 }
 
+/* What a row's words have to be to be drawn. */
+struct fit {
+	float top_p, min_p, u;
+	int top_k;
+};
+
 /* Cuts the sorted words to the top_k likeliest, then to the fewest that make
- * up top_p of what is left. */
-static int cut(struct word *w, int v, float top_p, int top_k, double *sum)
+ * up top_p of what is left, then to those with min_p of the first. */
+static int cut(struct word *w, int v, const struct fit *f, double *sum)
 {
+	float top_p = f->top_p, least = f->min_p * w[0].p;
+	int top_k = f->top_k;
 	int n = top_k > 0 && top_k < v ? top_k : v, kept;
 	double run = 0;
 
@@ -153,12 +161,14 @@ static int cut(struct word *w, int v, float top_p, int top_k, double *sum)
 		if (top_p < 1 && run >= (double)top_p * *sum)
 			break;
 	}
+	while (kept > 1 && w[kept - 1].p < least)
+		run -= (double)w[--kept].p;
 	*sum = run;
 	return kept;
 }
 
 static int32_t sample_row(const float *x, int v, float inv_temp, float lse,
-			  float top_p, int top_k, float u, struct word *w)
+			  const struct fit *f, struct word *w)
 {
 	double sum = 0;
 	int n = v;
@@ -168,17 +178,18 @@ static int32_t sample_row(const float *x, int v, float inv_temp, float lse,
 		w[i].id = i;
 		sum += (double)w[i].p;
 	}
-	if (top_p < 1 || (top_k > 0 && top_k < v)) {
+	if (f->top_p < 1 || f->min_p > 0 || (f->top_k > 0 && f->top_k < v)) {
 		qsort(w, (size_t)v, sizeof *w, likelier);
-		n = cut(w, v, top_p, top_k, &sum);
+		n = cut(w, v, f, &sum);
 		qsort(w, (size_t)n, sizeof *w, by_id);
 	}
-	return draw(w, n, sum, u);
+	return draw(w, n, sum, f->u);
 }
 
 void CPU_OP(sample)(struct gpu *g, const struct gpu_sample *a)
 {
 	const float *temp = a->temp, *top_p = a->top_p, *u = a->u;
+	const float *min_p = a->min_p;
 	const int32_t *top_k = a->top_k;
 	int failed = 0;
 
@@ -195,8 +206,9 @@ void CPU_OP(sample)(struct gpu *g, const struct gpu_sample *a)
 		if (temp[i] > 0 && !w)
 #pragma omp atomic write
 			failed = 1;
-		id = w ? sample_row(x, a->v, inv, lse, top_p[i], top_k[i],
-				    u[i], w) : largest(x, a->v);
+		id = w ? sample_row(x, a->v, inv, lse, &(struct fit){
+				    top_p[i], min_p[i], u[i], top_k[i] }, w) :
+			 largest(x, a->v);
 		free(w);
 		((int32_t *)a->id)[i] = id;
 		((float *)a->logprob)[i] = x[id] * inv - lse;

@@ -162,7 +162,8 @@ __device__ inline int draw(const float *x, int v, float inv, float lse, float cu
 }
 
 extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, const float *temp,
-				    const float *top_p, const int *top_k, const float *u, int v)
+				    const float *top_p, const int *top_k, const float *min_p,
+				    const float *u, int v)
 {
 	int r = blockIdx.x, best;
 	const float *x = logits + (u64)r * v;
@@ -176,6 +177,8 @@ extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, con
 			above(x, v, inv, l, cut, &n, &m);
 			cut = fmaxf(cut, find_cut(x, v, inv, l, 1, top_p[r] * m, x[best]));
 		}
+		if (min_p[r] > 0)
+			cut = fmaxf(cut, x[best] + logf(min_p[r]) / inv);
 		best = draw(x, v, inv, l, cut, u[r]);
 	}
 	if (threadIdx.x == 0) {
