@@ -9,18 +9,16 @@
 #include "base/io.h"
 #include "base/rand.h"
 #include "base/utf8.h"
-#include "nn/template.h"
-#include "nn/tok.h"
+#include "nn/prompt.h"
 
 #define STOPS_MAX 16
 
 struct complete {
 	struct complete_opts o;
 	struct gen *gen;
-	struct tok *tok;
-	struct tmpl *chat;
+	struct prompt *prompt;
 	const char *dir;
-	pthread_mutex_t lock;		/* of the tokenizer */
+	pthread_mutex_t lock;		/* of what follows */
 	struct rng seeds;
 };
 
@@ -52,9 +50,8 @@ struct complete *complete_open(const struct engine_opts *gen,
 		rng_seeded(&c->seeds, o->seed);
 	else
 		rng_fresh(&c->seeds);
-	c->tok = tok_open(gen->dir, e);
-	if (!c->tok || tmpl_open(gen->dir, &c->chat, e) ||
-	    !(c->gen = gen_open(gen, table, e))) {
+	c->prompt = prompt_open(gen->dir, e);
+	if (!c->prompt || !(c->gen = gen_open(gen, table, e))) {
 		complete_close(c);
 		return NULL;
 	}
@@ -66,8 +63,7 @@ void complete_close(struct complete *c)
 	if (!c)
 		return;
 	gen_close(c->gen);
-	tmpl_close(c->chat);
-	tok_free(c->tok);
+	prompt_close(c->prompt);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -75,17 +71,6 @@ void complete_close(struct complete *c)
 void complete_stats(struct complete *c, struct gen_stats *s)
 {
 	gen_get_stats(c->gen, s);
-}
-
-static int encode(struct work *w, const char *text, size_t len,
-		  unsigned flags, struct err *e)
-{
-	int rc;
-
-	pthread_mutex_lock(&w->c->lock);
-	rc = tok_encode(w->c->tok, text, len, flags, &w->prompt, e);
-	pthread_mutex_unlock(&w->c->lock);
-	return rc;
 }
 
 static int read_tokens(struct work *w, const struct json *j, struct err *e)
@@ -108,8 +93,6 @@ static int read_prompt(struct work *w, const struct rec *r, struct err *e)
 	const struct json *text = rec_get(r, "text");
 	const struct json *messages = rec_get(r, "messages");
 	const struct json *tokens = rec_get(r, "tokens");
-	struct str s = STR_INIT;
-	int rc;
 
 	if (!!text + !!messages + !!tokens != 1)
 		return err_set(e, CA_DATAERR, "a prompt has one of 'text', "
@@ -117,16 +100,14 @@ static int read_prompt(struct work *w, const struct rec *r, struct err *e)
 	if (json_type(tokens) == JSON_ARRAY)
 		return read_tokens(w, tokens, e);
 	if (json_type(text) == JSON_STRING)
-		return encode(w, json_str(text, ""),
-			      strlen(json_str(text, "")), TOK_TEMPLATE, e);
+		return prompt_text(w->c->prompt, json_str(text, ""),
+				   strlen(json_str(text, "")), &w->prompt, e);
 	if (json_type(messages) != JSON_ARRAY)
 		return err_set(e, CA_DATAERR, "'%s' is of the wrong type",
 			       text ? "text" : tokens ? "tokens" :
 			       "messages");
-	rc = tmpl_render(w->c->chat, messages, rec_get(r, "tools"), &s, e) ||
-	     encode(w, s.buf ? s.buf : "", s.len, 0, e) ? -1 : 0;
-	str_release(&s);
-	return rc;
+	return prompt_chat(w->c->prompt, messages, rec_get(r, "tools"),
+			   &w->prompt, e);
 }
 
 /* A number member, or what the options say. */
@@ -192,11 +173,12 @@ static int read_stop(struct work *w, const struct json *j, struct err *e)
 static int read_options(struct work *w, const struct rec *r, struct err *e)
 {
 	const struct complete_opts *o = &w->c->o;
-	double temp, top_p, top_k, most;
+	double temp, top_p, min_p, top_k, most;
 	int room = gen_ctx(w->c->gen) - (int)w->prompt.n;
 
 	if (number(r, "temperature", o->temperature, 0, 100, &temp, e) ||
 	    number(r, "top_p", o->top_p, 1e-6, 1, &top_p, e) ||
+	    number(r, "min_p", o->min_p, 0, 1, &min_p, e) ||
 	    number(r, "top_k", (double)o->top_k, 0, 1e9, &top_k, e) ||
 	    number(r, "max_tokens", (double)o->max_tokens, 0, 1e9, &most,
 		   e) ||
@@ -204,6 +186,7 @@ static int read_options(struct work *w, const struct rec *r, struct err *e)
 		return -1;
 	w->r.temp = (float)temp;
 	w->r.top_p = (float)top_p;
+	w->r.min_p = (float)min_p;
 	w->r.top_k = (int)top_k;
 	w->r.ignore_eos = json_bool(rec_get(r, "ignore_eos"), 0);
 	w->r.max_new = (int)most;
@@ -219,7 +202,7 @@ static int go_on(void *ctx, int32_t token, float logprob)
 	size_t was = w->text.len;
 
 	(void)logprob;
-	tok_decode(w->c->tok, &token, 1, 1, &w->text);
+	tok_decode(prompt_tok(w->c->prompt), &token, 1, 1, &w->text);
 	for (int i = 0; i < w->nstop; i++) {
 		size_t n = strlen(w->stop[i]);
 		size_t from = was > n ? was - n : 0;
@@ -266,6 +249,7 @@ static void write_sampling(struct jw *j, const struct gen_req *r)
 	jw_knum(j, "temperature", (double)r->temp);
 	jw_knum(j, "top_p", (double)r->top_p);
 	jw_kint(j, "top_k", r->top_k);
+	jw_knum(j, "min_p", (double)r->min_p);
 	jw_ku64(j, "seed", r->seed);
 	/* Of the distribution at the temperature, before top_p and top_k. */
 	jw_kstr(j, "logprobs", "temperature");

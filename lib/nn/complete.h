@@ -10,7 +10,7 @@
 
 /* What a prompt that says nothing about it gets. */
 struct complete_opts {
-	double temperature, top_p;
+	double temperature, top_p, min_p;
 	int64_t top_k, max_tokens;	/* max_tokens 0: up to the context */
 	int seeded;			/* all seeds are derived from `seed` */
 	uint64_t seed;

@@ -400,7 +400,8 @@ static struct nn_step upload(struct engine *g)
 		   (size_t)l->nseq * (size_t)g->ntable;
 
 	gpu_upload(g->g, g->ints, l->ids, n * sizeof *l->ids);
-	gpu_upload(g->g, g->floats, l->temp, DRAW_ARRAYS * out_rows(g) * sizeof(float));
+	gpu_upload(g->g, g->floats, l->temp,
+		   DRAW_ARRAYS * out_rows(g) * sizeof(float));
 	return (struct nn_step){
 		.ids = at_int(g, l->ids), .pos = at_int(g, l->pos),
 		.slot = at_int(g, l->slot), .first = at_int(g, l->first),

@@ -414,7 +414,27 @@ struct encoding {
 	struct tok *t;
 	struct tok_ids *out;
 	int plain;
+	const char *text;		/* that the spans are of */
+	const struct tok_span *span;
+	size_t nspans;
 };
+
+/* Whether p[0, len) of the text touches a span. */
+static int touches(const struct encoding *x, const char *p, size_t len)
+{
+	size_t from = (size_t)(p - x->text), lo = 0, hi = x->nspans;
+
+	/* The first span that ends behind `from`. */
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->span[mid].to <= from)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < x->nspans && x->span[lo].from < from + len;
+}
 
 static int encode_piece(void *ctx, const char *p, size_t len)
 {
@@ -439,14 +459,19 @@ static int cut(struct encoding *x, const struct added *set, const char *p,
 	       size_t len, between *rest, struct err *e)
 {
 	struct added_hit hit;
-	size_t at = 0;
+	size_t at = 0, look = 0;
 
-	while (added_find(set, p, len, at, x->plain, &hit)) {
+	while (added_find(set, p, len, look, x->plain, &hit)) {
+		if (hit.token->special && x->nspans &&
+		    touches(x, p + hit.from, hit.to - hit.from)) {
+			look = hit.from + 1;
+			continue;
+		}
 		if (hit.from > at && rest(x, p + at, hit.from - at, e))
 			return -1;
 		if (tok_ids_add(x->out, hit.token->id))
 			return no_memory(e);
-		at = hit.to;
+		at = look = hit.to;
 	}
 	return at < len ? rest(x, p + at, len - at, e) : 0;
 }
@@ -454,15 +479,19 @@ static int cut(struct encoding *x, const struct added *set, const char *p,
 static int normalized_text(struct encoding *x, const char *p, size_t len,
 			   struct err *e)
 {
+	struct encoding y = *x;
 	char *nfc;
 	int rc;
 
 	if (!split_normalizes(x->t->split, p, len))
 		return cut(x, x->t->normalized, p, len, merge_text, e);
+	/* Spans are of the text as it was. */
+	y.plain = x->plain || (x->nspans && touches(x, p, len));
+	y.nspans = 0;
 	nfc = split_normalize(p, len, &len, e);
 	if (!nfc)
 		return -1;
-	rc = cut(x, x->t->normalized, nfc, len, merge_text, e);
+	rc = cut(&y, x->t->normalized, nfc, len, merge_text, e);
 	free(nfc);
 	return rc;
 }
@@ -479,7 +508,15 @@ static int add_ids(struct tok_ids *out, const int32_t *id, int n,
 int tok_encode(struct tok *t, const char *text, size_t len, unsigned flags,
 	       struct tok_ids *out, struct err *e)
 {
-	struct encoding x = { t, out, (flags & TOK_PLAIN) != 0 };
+	return tok_encode_spans(t, text, len, NULL, 0, flags, out, e);
+}
+
+int tok_encode_spans(struct tok *t, const char *text, size_t len,
+		     const struct tok_span *span, size_t nspans,
+		     unsigned flags, struct tok_ids *out, struct err *e)
+{
+	struct encoding x = { t, out, (flags & TOK_PLAIN) != 0, text, span,
+			      nspans };
 	int template = (flags & TOK_TEMPLATE) != 0;
 
 	if (template && add_ids(out, t->before, t->nbefore, e))

@@ -41,6 +41,17 @@ enum { TOK_TEMPLATE = 1, TOK_PLAIN = 2 };
 int tok_encode(struct tok *t, const char *text, size_t len, unsigned flags,
 	       struct tok_ids *out, struct err *e);
 
+/*
+ * The same for text of which parts, in order, are strangers': special tokens
+ * that touch them are ordinary text.
+ */
+struct tok_span {
+	size_t from, to;
+};
+int tok_encode_spans(struct tok *t, const char *text, size_t len,
+		     const struct tok_span *span, size_t nspans,
+		     unsigned flags, struct tok_ids *out, struct err *e);
+
 /* Appends the bytes of n ids, which need not be whole UTF-8 characters.
  * Unknown ids give nothing; special tokens neither with `skip_special`. */
 int tok_decode(const struct tok *t, const int32_t *id, size_t n,
