@@ -14,8 +14,8 @@ BIN ?= bin
 FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
-LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lonig -lutf8proc -lm \
-	-ldl -lpthread $(openmp)
+LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lonig -lutf8proc \
+	-lmicrohttpd -lm -ldl -lpthread $(openmp)
 
 lib_src := $(wildcard lib/*/*.c)
 # Operations on the CPU, once for each level of its instructions.

@@ -63,6 +63,19 @@ size_t utf8_mark(const char *p, size_t len)
 	return len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+size_t utf8_whole(const char *p, size_t len)
+{
+	for (size_t k = 1; k <= 3 && k <= len; k++) {
+		unsigned char c = (unsigned char)p[len - k];
+		size_t need = c < 0xc2 || c > 0xf4 ? 1 : c < 0xe0 ? 2 :
+			      c < 0xf0 ? 3 : 4;
+
+		if (!is_tail(c))
+			return need > k ? len - k : len;
+	}
+	return len;
+}
+
 size_t utf8_put(unsigned long cp, char out[4])
 {
 	if (cp < 0x80) {

@@ -19,6 +19,10 @@ size_t utf8_bad(const char *p, size_t len, size_t *line);
 /* Length of the mark (U+FEFF) that some editors put in front: 3, or 0. */
 size_t utf8_mark(const char *p, size_t len);
 
+/* How many of the bytes are left without a character that has begun at their
+ * end but is not whole. */
+size_t utf8_whole(const char *p, size_t len);
+
 /* Writes code point cp (at most U+10FFFF) to out; returns its length. */
 size_t utf8_put(unsigned long cp, char out[4]);
 

@@ -72,6 +72,11 @@ int gen_ctx(const struct gen *g)
 	return engine_opts(g->engine)->ctx;
 }
 
+int gen_slots(const struct gen *g)
+{
+	return engine_opts(g->engine)->slots;
+}
+
 void gen_get_stats(struct gen *g, struct gen_stats *s)
 {
 	pthread_mutex_lock(&g->lock);
@@ -112,7 +117,8 @@ static int is_closing(struct gen *g)
 	return closing;
 }
 
-/* Holds the lease when it returns 0; now and then others get a turn. */
+/* Holds the lease when it returns 0; now and then others get a turn.  -1:
+ * another has it, try again. */
 static int enter_device(struct gen *g)
 {
 	const char *name = gpu_lease_name(engine_gpu(g->engine));
@@ -121,14 +127,22 @@ static int enter_device(struct gen *g)
 	if (g->leased && now_ns() - g->leased_at < LEASE_TURN_NS)
 		return 0;
 	leave_device(g);
-	while (lease_lock(&g->lease, name, 0, LEASE_TRY_S, NULL)) {
-		if (is_closing(g))
-			return -1;
+	if (lease_lock(&g->lease, name, 0, LEASE_TRY_S, NULL)) {
 		/* A signal that was caught makes it return at once. */
 		nanosleep(&nap, NULL);
+		return -1;
 	}
 	g->leased = 1;
 	g->leased_at = now_ns();
+	return 0;
+}
+
+/* The same, as long as it takes; -1: the thread is to end. */
+static int wait_for_device(struct gen *g)
+{
+	while (enter_device(g))
+		if (is_closing(g))
+			return -1;
 	return 0;
 }
 
@@ -337,7 +351,7 @@ static void obey(struct gen *g)
 		sched_forget(g->sched);
 		engine_sleep(g->engine);
 		leave_device(g);
-	} else if (enter_device(g)) {
+	} else if (wait_for_device(g)) {
 		o->rc = err_set(&o->err, CA_UNAVAILABLE, "shutting down");
 	} else if (o->kind == ORDER_LOAD) {
 		sched_forget(g->sched);
@@ -367,6 +381,7 @@ static void *serve(void *arg)
 {
 	struct gen *g = arg;
 	struct gen_job *ended;
+	int rc;
 
 	pthread_mutex_lock(&g->lock);
 	while (!g->closing) {
@@ -378,10 +393,10 @@ static void *serve(void *arg)
 			pthread_mutex_unlock(&g->lock);
 			tell(ended);
 			ended = NULL;
-			if (enter_device(g))
-				return NULL;
+			rc = enter_device(g);
 			pthread_mutex_lock(&g->lock);
-			step(g, &ended);
+			if (!rc)
+				step(g, &ended);
 		} else if (!ended) {
 			leave_device(g);
 			pthread_cond_wait(&g->more, &g->lock);
@@ -479,7 +494,7 @@ void gen_close(struct gen *g)
 	free(g);
 }
 
-static int check(const struct gen *g, const struct gen_req *r, struct err *e)
+int gen_check(const struct gen *g, const struct gen_req *r, struct err *e)
 {
 	int ctx = gen_ctx(g), vocab = gen_config(g)->vocab;
 
@@ -514,7 +529,7 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e)
 	r->n = r->shared = 0;
 	r->version[0] = r->version[1] = 0;
 	r->end = GEN_FAILED;
-	if (check(g, r, e))
+	if (gen_check(g, r, e))
 		return -1;
 	j = calloc(1, sizeof *j);
 	if (j)

@@ -24,6 +24,7 @@ void gen_close(struct gen *g);		/* NULL is fine; no request may run */
 
 const struct nn_config *gen_config(const struct gen *g);
 int gen_ctx(const struct gen *g);	/* longest sequence, in tokens */
+int gen_slots(const struct gen *g);	/* sequences at once */
 
 enum gen_end { GEN_STOP, GEN_LENGTH, GEN_CANCELLED, GEN_FAILED };
 
@@ -63,6 +64,9 @@ struct gen_req {
 /* Runs one request to its end.  -1 with `e` when the engine failed or the
  * request cannot be (CA_DATAERR).  Thread safe. */
 int gen_run(struct gen *g, struct gen_req *r, struct err *e);
+
+/* Whether the request can be: 0, or -1 with CA_DATAERR. */
+int gen_check(const struct gen *g, const struct gen_req *r, struct err *e);
 
 /* The same without waiting: 0, and `ended` will be called once; or -1. */
 int gen_submit(struct gen *g, struct gen_req *r, struct err *e);

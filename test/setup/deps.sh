@@ -26,6 +26,7 @@ rows() {
 	build libcurl4-openssl-dev c curl/curl.h -lcurl
 	build libonig-dev c oniguruma.h -lonig
 	build libutf8proc-dev c utf8proc.h -lutf8proc
+	build libmicrohttpd-dev c microhttpd.h -lmicrohttpd
 	run g++ cxx vector
 	run bubblewrap cmd bwrap
 	run ripgrep cmd rg

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/core.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "serve/query.h"
+
+static void *work(void *arg)
+{
+	struct core *c = arg;
+	struct task *t;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (!c->tasks && !c->closing)
+			pthread_cond_wait(&c->work, &c->lock);
+		t = c->tasks;
+		if (!t)
+			break;
+		c->tasks = t->next;
+		if (!c->tasks)
+			c->last = &c->tasks;
+		pthread_mutex_unlock(&c->lock);
+		t->run(t);
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+void core_do(struct core *c, struct task *t)
+{
+	t->next = NULL;
+	pthread_mutex_lock(&c->lock);
+	*c->last = t;
+	c->last = &t->next;
+	pthread_cond_signal(&c->work);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void *tell(void *arg)
+{
+	struct core *c = arg;
+	struct query *q;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (!c->ready && !c->closing)
+			pthread_cond_wait(&c->news, &c->lock);
+		q = c->ready;
+		if (!q)
+			break;
+		c->ready = q->ready_next;
+		if (!c->ready)
+			c->ready_last = &c->ready;
+		query_take_news(q);
+		pthread_mutex_unlock(&c->lock);
+		query_tell(q);
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+static int start(struct core *c, struct err *e)
+{
+	int n = sizeof c->worker / sizeof c->worker[0];
+
+	for (; c->workers < n; c->workers++)
+		if (pthread_create(&c->worker[c->workers], NULL, work, c))
+			return err_set(e, CA_SOFTWARE, "cannot start a "
+				       "thread");
+	if (pthread_create(&c->teller, NULL, tell, c))
+		return err_set(e, CA_SOFTWARE, "cannot start a thread");
+	c->telling = 1;
+	return 0;
+}
+
+struct core *core_open(const struct core_opts *o, struct gen *g,
+		       struct prompt *p, struct err *e)
+{
+	struct core *c = calloc(1, sizeof *c);
+
+	if (!c) {
+		err_set(e, CA_SOFTWARE, "no memory");
+		return NULL;
+	}
+	c->o = *o;
+	c->gen = g;
+	c->prompt = p;
+	c->last = &c->tasks;
+	c->ready_last = &c->ready;
+	c->mean_s = 1;
+	c->started = (int64_t)time(NULL);
+	rng_fresh(&c->seeds);
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->work, NULL);
+	pthread_cond_init(&c->news, NULL);
+	if (!start(c, e))
+		return c;
+	c->gen = NULL;
+	c->prompt = NULL;
+	core_close(c);
+	return NULL;
+}
+
+void core_close(struct core *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->closing = 1;
+	pthread_cond_broadcast(&c->work);
+	pthread_cond_broadcast(&c->news);
+	pthread_mutex_unlock(&c->lock);
+	while (c->workers > 0)
+		pthread_join(c->worker[--c->workers], NULL);
+	if (c->telling)
+		pthread_join(c->teller, NULL);
+	gen_close(c->gen);
+	prompt_close(c->prompt);
+	pthread_cond_destroy(&c->news);
+	pthread_cond_destroy(&c->work);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+void core_drain(struct core *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->draining = 1;
+	pthread_mutex_unlock(&c->lock);
+}
+
+int core_live(struct core *c)
+{
+	int n = 0;
+
+	pthread_mutex_lock(&c->lock);
+	for (const struct query *q = c->live; q; q = q->after)
+		n++;
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}
+
+void core_expire(struct core *c, int now)
+{
+	int64_t t = now_ns();
+
+	pthread_mutex_lock(&c->lock);
+	for (struct query *q = c->live; q; q = q->after)
+		if (now || q->deadline < t) {
+			q->expired = 1;
+			query_has_news(q);
+		}
+	pthread_mutex_unlock(&c->lock);
+}
+
+void core_count(struct core *c, int status)
+{
+	pthread_mutex_lock(&c->lock);
+	c->answered[status / 100 % 6]++;
+	c->refused += status == 429;
+	pthread_mutex_unlock(&c->lock);
+}

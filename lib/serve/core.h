@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all requests of a server share: the model, threads that prepare
+ * prompts, one that turns tokens into answers, counters.
+ */
+#ifndef CA_SERVE_CORE_H
+#define CA_SERVE_CORE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/rand.h"
+#include "nn/gen.h"
+#include "nn/prompt.h"
+#include "serve/want.h"
+
+struct core_opts {
+	const char *name;		/* of the model, for clients */
+	int queue;			/* completions that wait, beyond those
+					 * that run */
+	double timeout_s;		/* of one request */
+	struct want_defaults defaults;
+};
+
+/* Something to do on a thread where it may take its time. */
+struct task {
+	void (*run)(struct task *t);
+	struct task *next;
+};
+
+struct query;
+
+struct core {
+	struct core_opts o;
+	struct gen *gen;
+	struct prompt *prompt;
+	pthread_t worker[2], teller;
+	int workers, telling;
+	pthread_mutex_t lock;		/* of all that follows */
+	pthread_cond_t work, news;
+	struct task *tasks, **last;
+	struct query *ready, **ready_last;	/* there are news of them */
+	struct query *live;		/* all of them */
+	int closing, draining;
+	int choices;			/* submitted and not ended */
+	struct rng seeds;
+	uint64_t queries;		/* so far */
+	uint64_t answered[6];		/* by the status' first digit */
+	uint64_t refused;		/* 429 */
+	double mean_s;			/* of a completion, lately */
+	/* Set once; and for admin_status alone. */
+	int64_t started;		/* time(2) */
+	int64_t shown_at;
+	uint64_t shown_tokens;
+};
+
+/* Takes over gen and prompt, which core_close closes. */
+struct core *core_open(const struct core_opts *o, struct gen *g,
+		       struct prompt *p, struct err *e);
+/* NULL is fine; all queries have to have been left. */
+void core_close(struct core *c);
+
+/* Runs a task on one of the threads for that. */
+void core_do(struct core *c, struct task *t);
+
+/* No new queries from now on (503). */
+void core_drain(struct core *c);
+
+/* Queries that are not answered yet. */
+int core_live(struct core *c);
+
+/* Ends queries whose time is over; all of them with `now`. */
+void core_expire(struct core *c, int now);
+
+/* Counts an answer. */
+void core_count(struct core *c, int status);
+
+#endif

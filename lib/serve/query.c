@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Locks: the query's own may be held when wake is called and when nothing of
+ * gen is; the core's is innermost.  The engine's thread takes only the core's.
+ */
+#define _GNU_SOURCE
+#include "serve/query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "base/utf8.h"
+#include "serve/reply.h"
+#include "serve/tools.h"
+
+#define RETRY_MOST 60
+
+static void prepare_task(struct task *t);
+
+struct query *query_new(struct core *c, enum want_kind kind, uint64_t party,
+			void (*wake)(void *ctx), void *ctx)
+{
+	struct query *q = calloc(1, sizeof *q);
+	uint64_t number;
+
+	if (!q)
+		return NULL;
+	pthread_mutex_lock(&c->lock);
+	number = ++c->queries;
+	pthread_mutex_unlock(&c->lock);
+	q->c = c;
+	q->task.run = prepare_task;
+	q->created = (int64_t)time(NULL);
+	q->body.cap = JSON_MAX_LINE;
+	q->w.kind = kind;
+	q->party = party;
+	q->refs = 1;
+	q->wake = wake;
+	q->wake_ctx = ctx;
+	snprintf(q->id, sizeof q->id, "%s-%llx-%llu", kind == WANT_CHAT ?
+		 "chatcmpl" : "cmpl", (unsigned long long)q->created,
+		 (unsigned long long)number);
+	pthread_mutex_init(&q->lock, NULL);
+	return q;
+}
+
+static void free_query(struct query *q)
+{
+	for (int i = 0; i < q->nchoices; i++) {
+		struct choice *h = &q->choice[i];
+
+		free(h->r.id);
+		free(h->r.logprob);
+		free(h->r.top);
+		free(h->end);
+		str_release(&h->text);
+	}
+	for (int i = 0; q->prompt && i < q->w.nprompts; i++)
+		tok_ids_release(&q->prompt[i]);
+	free(q->prompt);
+	free(q->choice);
+	want_release(&q->w);
+	str_release(&q->body);
+	str_release(&q->out);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+}
+
+static void drop_ref(struct query *q)
+{
+	int left;
+
+	pthread_mutex_lock(&q->lock);
+	left = --q->refs;
+	pthread_mutex_unlock(&q->lock);
+	if (!left)
+		free_query(q);
+}
+
+int query_add(struct query *q, const char *p, size_t len)
+{
+	return str_add(&q->body, p, len);
+}
+
+/* With the lock. */
+static void wake(struct query *q)
+{
+	if (!q->gone)
+		q->wake(q->wake_ctx);
+}
+
+/* The answer is a fault, or the stream ends with one.  With the lock. */
+static void set_fault(struct query *q, const struct fault *f)
+{
+	if (q->done || q->fault.status)
+		return;
+	q->fault = *f;
+	if (q->state == QUERY_STREAM) {
+		reply_fault(f, &q->out);
+	} else {
+		fault_write(f, &q->out);
+		q->state = QUERY_ANSWER;
+	}
+	q->done = 1;
+	wake(q);
+}
+
+static void fail(struct query *q, const struct fault *f)
+{
+	pthread_mutex_lock(&q->lock);
+	set_fault(q, f);
+	pthread_mutex_unlock(&q->lock);
+}
+
+void query_has_news(struct query *q)
+{
+	struct core *c = q->c;
+
+	if (q->is_ready)
+		return;
+	q->is_ready = 1;
+	q->ready_next = NULL;
+	*c->ready_last = q;
+	c->ready_last = &q->ready_next;
+	if (c->ready == q)
+		pthread_cond_signal(&c->news);
+}
+
+void query_take_news(struct query *q)
+{
+	q->is_ready = 0;
+	q->late = q->expired;
+	q->settled = q->aborted || q->submitted;
+	for (int i = 0; q->submitted && i < q->nchoices; i++) {
+		struct choice *h = &q->choice[i];
+
+		h->got = h->avail;
+		h->ended = h->over;
+		h->version = h->version_now;
+		q->settled &= h->ended;
+	}
+}
+
+/* From the engine's thread. */
+static int note_token(void *ctx, int32_t token, float logprob)
+{
+	struct choice *h = ctx;
+	struct core *c = h->q->c;
+
+	(void)token;
+	(void)logprob;
+	pthread_mutex_lock(&c->lock);
+	h->avail = h->r.n;
+	h->version_now = h->r.version[1];
+	query_has_news(h->q);
+	pthread_mutex_unlock(&c->lock);
+	return 1;
+}
+
+static void note_end(void *ctx)
+{
+	struct choice *h = ctx;
+	struct core *c = h->q->c;
+
+	pthread_mutex_lock(&c->lock);
+	h->over = 1;
+	c->choices--;
+	query_has_news(h->q);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Nothing runs for it any more; if there are news, they are told first. */
+static void end_work(struct query *q)
+{
+	struct core *c = q->c;
+	int wait;
+
+	pthread_mutex_lock(&c->lock);
+	wait = q->is_ready;
+	if (!wait) {
+		*(q->before ? &q->before->after : &c->live) = q->after;
+		if (q->after)
+			q->after->before = q->before;
+		q->is_live = 0;
+		c->mean_s += 0.1 * ((double)(now_ns() - q->started) * 1e-9 -
+				    c->mean_s);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!wait)
+		drop_ref(q);
+}
+
+void query_start(struct query *q)
+{
+	struct core *c = q->c;
+	struct fault f;
+	int draining;
+
+	q->started = now_ns();
+	q->deadline = deadline_in(c->o.timeout_s);
+	q->state = QUERY_WORK;
+	pthread_mutex_lock(&c->lock);
+	draining = c->draining;
+	if (!draining) {
+		q->refs++;
+		q->is_live = 1;
+		q->before = NULL;
+		q->after = c->live;
+		if (c->live)
+			c->live->before = q;
+		c->live = q;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!draining) {
+		core_do(c, &q->task);
+		return;
+	}
+	fault_set(&f, 503, "shutting_down", NULL, "the server is shutting "
+		  "down");
+	f.retry_s = 5;
+	fail(q, &f);
+}
+
+enum query_state query_state(struct query *q, int *status, int *retry_s,
+			     char **body, size_t *len)
+{
+	enum query_state state;
+
+	pthread_mutex_lock(&q->lock);
+	state = q->state;
+	*status = q->fault.status ? q->fault.status : 200;
+	*retry_s = q->fault.retry_s;
+	if (state == QUERY_ANSWER) {
+		*len = q->out.len;
+		*body = str_detach(&q->out);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return state;
+}
+
+ssize_t query_read(struct query *q, char *buf, size_t max)
+{
+	size_t n;
+	int done;
+
+	pthread_mutex_lock(&q->lock);
+	n = q->out.len - q->sent;
+	n = n < max ? n : max;
+	if (n)
+		memcpy(buf, q->out.buf + q->sent, n);
+	q->sent += n;
+	if (q->sent == q->out.len) {
+		str_reset(&q->out);
+		q->sent = 0;
+	}
+	done = q->done || q->out.failed;
+	pthread_mutex_unlock(&q->lock);
+	return n || !done ? (ssize_t)n : -1;
+}
+
+void query_leave(struct query *q)
+{
+	struct core *c = q->c;
+
+	pthread_mutex_lock(&q->lock);
+	q->gone = 1;
+	pthread_mutex_unlock(&q->lock);
+	pthread_mutex_lock(&c->lock);
+	if (q->is_live)
+		query_has_news(q);
+	pthread_mutex_unlock(&c->lock);
+	drop_ref(q);
+}
+
+/* The ids of prompt number i. */
+static int encode(struct query *q, int i, struct fault *f)
+{
+	struct tok_ids *out = &q->prompt[i];
+	struct err e = ERR_INIT;
+	const struct json *p;
+
+	if (q->w.kind == WANT_CHAT) {
+		if (prompt_chat(q->c->prompt, q->w.messages, q->w.tools, out,
+				&e))
+			return fault_of(f, &e, "messages");
+		return 0;
+	}
+	p = want_prompt(&q->w, i);
+	if (json_type(p) == JSON_STRING) {
+		const char *text = json_str(p, "");
+
+		if (prompt_text(q->c->prompt, text, strlen(text), out, &e))
+			return fault_of(f, &e, "prompt");
+		return 0;
+	}
+	for (p = json_first(p); p; p = json_next(p))
+		if (tok_ids_add(out, (int32_t)json_int(p, 0)))
+			return fault_set(f, 500, NULL, NULL, "no memory");
+	return 0;
+}
+
+static int encode_all(struct query *q, struct fault *f)
+{
+	int n = q->w.kind == WANT_CHAT ? 1 : q->w.nprompts;
+
+	q->w.nprompts = n;
+	q->prompt = calloc((size_t)n, sizeof *q->prompt);
+	if (!q->prompt)
+		return fault_set(f, 500, NULL, NULL, "no memory");
+	for (int i = 0; i < n; i++)
+		if (encode(q, i, f))
+			return -1;
+	return 0;
+}
+
+/* How many new tokens there may be behind a prompt. */
+static int room(const struct query *q, const struct tok_ids *p,
+		struct fault *f)
+{
+	int ctx = gen_ctx(q->c->gen);
+	int64_t left = (int64_t)ctx - (int64_t)p->n;
+
+	if (left < 0 || (left == 0 && q->w.max_tokens))
+		return fault_set(f, 400, "context_length_exceeded",
+				 q->w.kind == WANT_CHAT ? "messages" :
+				 "prompt", "this model's maximum context "
+				 "length is %d tokens, and the prompt has %zu",
+				 ctx, p->n);
+	if (q->w.max_tokens >= 0 && q->w.max_tokens < left)
+		left = q->w.max_tokens;
+	return (int)left;
+}
+
+static int fill_choice(struct query *q, int i, uint64_t seed,
+		       uint64_t version, struct fault *f)
+{
+	const struct want *w = &q->w;
+	struct choice *h = &q->choice[i];
+	const struct tok_ids *p = &q->prompt[i / w->n];
+	struct err e = ERR_INIT;
+	int most = room(q, p, f);
+
+	if (most < 0)
+		return -1;
+	h->q = q;
+	h->index = i;
+	h->version_now = h->version = version;
+	h->limit = SIZE_MAX;
+	h->r = (struct gen_req){
+		.prompt = p->id, .nprompt = (int)p->n, .max_new = most,
+		.temp = (float)w->temperature, .top_p = (float)w->top_p,
+		.min_p = (float)w->min_p, .top_k = (int)w->top_k,
+		.seed = seed + (uint64_t)i, .ignore_eos = w->ignore_eos,
+		.party = w->party ? w->party : q->party,
+		.ntop = w->top, .more = note_token, .ended = note_end,
+		.ctx = h };
+	if (gen_check(q->c->gen, &h->r, &e))
+		return fault_of(f, &e, w->kind == WANT_CHAT ? "messages" :
+				"prompt");
+	h->r.id = calloc((size_t)most + 1, sizeof *h->r.id);
+	h->r.logprob = calloc((size_t)most + 1, sizeof *h->r.logprob);
+	h->end = calloc((size_t)most + 1, sizeof *h->end);
+	if (w->top)
+		h->r.top = calloc((size_t)most * (size_t)w->top + 1,
+				  sizeof *h->r.top);
+	if (!h->r.id || !h->r.logprob || !h->end || (w->top && !h->r.top))
+		return fault_set(f, 500, NULL, NULL, "no memory");
+	return 0;
+}
+
+static int fill_choices(struct query *q, struct fault *f)
+{
+	struct core *c = q->c;
+	uint64_t seed = q->w.seed;
+	int n = q->w.nprompts * q->w.n;
+	struct gen_stats now;
+
+	gen_get_stats(c->gen, &now);
+	if (!q->w.seeded) {
+		pthread_mutex_lock(&c->lock);
+		seed = rng_u64(&c->seeds);
+		pthread_mutex_unlock(&c->lock);
+	}
+	q->choice = calloc((size_t)n, sizeof *q->choice);
+	if (!q->choice)
+		return fault_set(f, 500, NULL, NULL, "no memory");
+	q->nchoices = n;
+	for (int i = 0; i < n; i++)
+		if (fill_choice(q, i, seed, now.version, f))
+			return -1;
+	return 0;
+}
+
+/* Counts the choices in, unless there is too much to do already. */
+static int enter(struct query *q, int slots, struct fault *f)
+{
+	struct core *c = q->c;
+	int most = slots + c->o.queue, waiting, full;
+	double wait;
+
+	pthread_mutex_lock(&c->lock);
+	waiting = c->choices - slots;
+	full = c->choices > 0 && c->choices + q->nchoices > most;
+	if (!full) {
+		c->choices += q->nchoices;
+		q->submitted = 1;
+	}
+	wait = c->mean_s * (waiting > 0 ? waiting : 1) / slots;
+	pthread_mutex_unlock(&c->lock);
+	if (!full)
+		return 0;
+	fault_set(f, 429, "too_many_requests", NULL, "%d completions are "
+		  "being worked on or wait; try again later", most);
+	f->retry_s = wait < 1 ? 1 : wait > RETRY_MOST ? RETRY_MOST :
+		     (int)wait;
+	return -1;
+}
+
+static int prepare(struct query *q, struct fault *f)
+{
+	struct core *c = q->c;
+
+	if (want_parse(&q->w, q->w.kind, q->body.buf ? q->body.buf : "",
+		       q->body.len, &c->o.defaults, f))
+		return -1;
+	str_release(&q->body);
+	if (q->w.model && strcmp(q->w.model, c->o.name))
+		return fault_set(f, 404, "model_not_found", "model",
+				 "there is no model '%.200s' here; '%s' is",
+				 q->w.model, c->o.name);
+	return encode_all(q, f) || fill_choices(q, f) ? -1 : 0;
+}
+
+/* Opens the stream; -1: the answer is there already (time is over). */
+static int open_stream(struct query *q)
+{
+	int over;
+
+	pthread_mutex_lock(&q->lock);
+	over = q->done || q->gone;
+	if (!over && q->w.stream) {
+		q->state = QUERY_STREAM;
+		for (int i = 0; i < q->nchoices; i++)
+			reply_open(q, &q->choice[i], &q->out);
+		wake(q);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return over ? -1 : 0;
+}
+
+static void submit(struct query *q)
+{
+	struct core *c = q->c;
+	struct err e = ERR_INIT;
+	struct fault f;
+
+	for (int i = 0; i < q->nchoices; i++) {
+		struct choice *h = &q->choice[i];
+
+		if (!gen_submit(c->gen, &h->r, &e))
+			continue;
+		fault_of(&f, &e, NULL);
+		fail(q, &f);
+		note_end(h);
+	}
+}
+
+/* Nothing was submitted, and nothing will be. */
+static void abort_work(struct query *q)
+{
+	struct core *c = q->c;
+
+	pthread_mutex_lock(&c->lock);
+	q->aborted = 1;
+	query_has_news(q);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void prepare_task(struct task *t)
+{
+	struct query *q = (struct query *)(void *)
+		((char *)t - offsetof(struct query, task));
+	struct fault f = { 0 };
+
+	if (prepare(q, &f) || enter(q, gen_slots(q->c->gen), &f)) {
+		fail(q, &f);
+		abort_work(q);
+	} else if (open_stream(q)) {
+		for (int i = 0; i < q->nchoices; i++)
+			note_end(&q->choice[i]);
+	} else {
+		submit(q);
+	}
+}
+
+/* How many bytes at the end of a text may be the beginning of a stop text. */
+static size_t stop_begun(const struct query *q, const struct str *s)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < q->w.nstops; i++) {
+		size_t n = strlen(q->w.stop[i]) - 1;
+
+		for (n = n < s->len ? n : s->len; n > most; n--)
+			if (!memcmp(s->buf + s->len - n, q->w.stop[i], n))
+				most = n;
+	}
+	return most;
+}
+
+/* Looks for a stop text that ends behind byte `was`. */
+static void look_for_stop(const struct query *q, struct choice *h, size_t was)
+{
+	for (int i = 0; i < q->w.nstops; i++) {
+		const char *stop = q->w.stop[i], *hit;
+		size_t n = strlen(stop), from = was >= n ? was - n + 1 : 0;
+
+		if (h->text.len < from + n)
+			continue;
+		hit = memmem(h->text.buf + from, h->text.len - from, stop, n);
+		if (hit && (size_t)(hit - h->text.buf) < h->limit) {
+			h->limit = (size_t)(hit - h->text.buf);
+			h->stopped = 1;
+		}
+	}
+}
+
+/* Takes the tokens that are new into the text. */
+static void absorb(struct query *q, struct choice *h)
+{
+	const struct tok *tok = prompt_tok(q->c->prompt);
+
+	while (h->seen < h->got && !h->stopped) {
+		size_t was = h->text.len;
+
+		tok_decode(tok, &h->r.id[h->seen], 1, 1, &h->text);
+		h->end[h->seen++] = h->text.len;
+		look_for_stop(q, h, was);
+	}
+}
+
+/* Up to which byte the text can be told: the rest may turn out to be a stop
+ * text, half a character or a call. */
+static size_t certain(const struct query *q, const struct choice *h)
+{
+	size_t n = h->text.len;
+
+	if (h->stopped)
+		n = h->limit;
+	else if (!h->ended)
+		n = utf8_whole(h->text.buf, n - stop_begun(q, &h->text));
+	if (q->w.tools && n) {
+		size_t content = tools_content(h->text.buf, n);
+
+		n = content > h->told ? content : h->told;
+	}
+	return n;
+}
+
+static void tell_choice(struct query *q, struct choice *h)
+{
+	absorb(q, h);
+	if (q->state != QUERY_STREAM || h->finished)
+		return;
+	reply_more(q, h, certain(q, h), &q->out);
+	if (h->ended) {
+		if (reply_finish(q, h, &q->out))
+			q->out.failed = 1;
+		h->finished = 1;
+	}
+}
+
+/* Of a choice that the engine failed on. */
+static void find_failure(struct query *q)
+{
+	struct fault f;
+
+	for (int i = 0; i < q->nchoices; i++) {
+		struct choice *h = &q->choice[i];
+
+		if (!h->ended || h->r.end != GEN_FAILED)
+			continue;
+		fault_of(&f, &h->r.err, NULL);
+		f.status = f.status < 500 ? 500 : f.status;
+		set_fault(q, &f);
+	}
+}
+
+static void finish_answer(struct query *q)
+{
+	if (q->state == QUERY_STREAM) {
+		reply_end(q, &q->out);
+	} else {
+		if (reply_whole(q, &q->out))
+			q->out.failed = 1;
+		q->state = QUERY_ANSWER;
+	}
+	q->done = 1;
+}
+
+/* Cancels what need not go on; without the lock, since gen has its own. */
+static void cancel(struct query *q, int all)
+{
+	for (int i = 0; i < q->nchoices; i++)
+		if (!q->choice[i].ended && (all || q->choice[i].stopped))
+			gen_cancel(q->c->gen, &q->choice[i].r);
+}
+
+void query_tell(struct query *q)
+{
+	struct fault f;
+	int all;
+
+	pthread_mutex_lock(&q->lock);
+	if (q->late && !q->done) {
+		fault_set(&f, 504, "timeout", NULL, "the request took longer "
+			  "than %g s", q->c->o.timeout_s);
+		set_fault(q, &f);
+	}
+	if (q->submitted && !q->aborted && !q->done && !q->gone) {
+		find_failure(q);
+		for (int i = 0; i < q->nchoices && !q->done; i++)
+			tell_choice(q, &q->choice[i]);
+		if (q->settled && !q->done)
+			finish_answer(q);
+		wake(q);
+	}
+	all = q->done || q->gone;
+	pthread_mutex_unlock(&q->lock);
+	if (q->submitted)
+		cancel(q, all);
+	if (q->settled)
+		end_work(q);
+}

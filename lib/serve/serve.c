@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/serve.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/sig.h"
+#include "serve/admin.h"
+
+#define TICK_S   0.2
+#define SHOWN_S  1
+#define SPARE_FDS 64
+
+/* The line that a terminal shows. */
+static void show(struct core *c, int64_t *next)
+{
+	struct str s = STR_INIT;
+
+	if (now_ns() < *next)
+		return;
+	*next = deadline_in(SHOWN_S);
+	admin_status(c, &s);
+	if (s.buf)
+		fprintf(stderr, "\r\033[K%s", s.buf);
+	str_release(&s);
+}
+
+static void wipe(int shown)
+{
+	if (shown)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* Every connection is a descriptor. */
+static void allow_descriptors(int connections)
+{
+	struct rlimit r;
+	rlim_t want = (rlim_t)connections + SPARE_FDS;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
+		return;
+	r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > want ?
+		     want : r.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &r);
+}
+
+static void nap(void)
+{
+	const struct timespec t = { 0, (long)(TICK_S * 1e9) };
+
+	nanosleep(&t, NULL);
+}
+
+/* Until a signal comes. */
+static void attend(struct core *c, struct http *h, int shown)
+{
+	int64_t next = deadline_in(SHOWN_S);
+
+	while (!sig_caught()) {
+		if (wait_readable(sig_fd(), deadline_in(TICK_S), NULL) < 0)
+			nap();
+		http_sweep(h);
+		core_expire(c, 0);
+		if (shown)
+			show(c, &next);
+	}
+}
+
+static void drain(struct core *c, struct http *h, double seconds)
+{
+	int64_t end = deadline_in(seconds);
+
+	core_drain(c);
+	http_quiesce(h);
+	while (core_live(c) || http_orders(h)) {
+		core_expire(c, now_ns() > end);
+		http_sweep(h);
+		nap();
+	}
+	/* The last answers are still on their way. */
+	end = deadline_in(seconds < 2 ? seconds : 2);
+	while (http_busy(h) && now_ns() < end)
+		nap();
+}
+
+static struct core *open_core(const struct serve_opts *o, struct str *table,
+			      struct err *e)
+{
+	struct prompt *p = prompt_open(o->engine.dir, e);
+	struct gen *g = p ? gen_open(&o->engine, table, e) : NULL;
+	struct core *c = g ? core_open(&o->core, g, p, e) : NULL;
+
+	if (c)
+		return c;
+	gen_close(g);
+	prompt_close(p);
+	return NULL;
+}
+
+int serve_run(const struct serve_opts *o, struct str *table, struct err *e)
+{
+	struct core *c;
+	struct http *h = NULL;
+	int shown = !o->quiet && isatty(2), rc = -1;
+
+	allow_descriptors(o->http.connections);
+	if (sig_catch(e))
+		return -1;
+	c = open_core(o, table, e);
+	if (c)
+		h = http_open(&o->http, c, e);
+	if (h && (!o->ready || !o->ready(o->ctx, http_port(h), e))) {
+		rc = 0;
+		attend(c, h, shown);
+		wipe(shown);
+		drain(c, h, o->drain_s);
+	}
+	http_close(h);
+	core_close(c);
+	return rc;
+}

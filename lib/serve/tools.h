@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tools: whether a request's are any, and which of them a model's text calls.
+ */
+#ifndef CA_SERVE_TOOLS_H
+#define CA_SERVE_TOOLS_H
+
+#include <stddef.h>
+
+#include "base/str.h"
+#include "rec/json.h"
+#include "serve/fault.h"
+
+/* Whether this is a list of functions with schemas. */
+int tools_check(const struct json *tools, struct fault *f);
+
+/*
+ * How much of a text is certainly content and not the beginning of a call:
+ * up to a marker of calls or to what may become one.  Of a text that begins
+ * with a brace nothing is certain before its end.
+ */
+size_t tools_content(const char *text, size_t len);
+
+#define TOOLS_CALLS 64
+
+struct tools_call {
+	char *name, *arguments;		/* arguments: JSON text, or nearly */
+};
+
+struct tools_calls {
+	struct tools_call call[TOOLS_CALLS];
+	size_t n;
+	size_t content;			/* bytes of the text before them */
+};
+
+/*
+ * Finds calls of these tools in the text of an answer:
+ * <tool_call>{"name", "arguments"}</tool_call> (an object or a list of them),
+ * and a text that is nothing but {"name", "parameters"}, with or without
+ * <|python_tag|> in front.  What cannot be read, or calls no tool of the list,
+ * is content.  -1: no memory.
+ */
+int tools_find(const struct json *tools, const char *text, size_t len,
+	       struct tools_calls *out);
+void tools_release(struct tools_calls *c);
+
+#endif

@@ -1,0 +1,433 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# ca-serve as a server, on a small model without sense.  What the official
+# client says to it is for test/models to show.
+
+here=$BATS_TEST_DIRNAME
+bin=${CA_BIN:-$here/../../bin}
+
+setup_file() {
+	python3 "$here/serve_model.py" "$BATS_FILE_TMPDIR/model"
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	cp -r "$BATS_FILE_TMPDIR/model" .
+}
+
+teardown() {
+	[ -z "${pid-}" ] || kill -KILL "$pid" 2>/dev/null || true
+}
+
+# Starts a server at a port of its own; $url and $pid.
+serve() {
+	"$bin/ca-serve" -m model --port 0 "$@" >url 2>err 3>&- &
+	pid=$!
+	until [ -s url ]; do
+		kill -0 "$pid" || return
+		sleep 0.05
+	done
+	url=$(sed 's,/v1$,,' url)
+}
+
+# Ends it; its exit status.
+finish() {
+	kill -TERM "$pid"
+	status=0
+	wait "$pid" || status=$?
+	pid=
+	return "$status"
+}
+
+# The status of a request; its body is in `answer`, its head in `head`.
+ask() { # path, curl's arguments
+	local path=$1
+	shift
+	curl -sS -m 60 -o answer -D head -w '%{http_code}' "$@" "$url$path"
+}
+
+chat() { # body
+	ask /v1/chat/completions -d "$1"
+}
+
+text() { # body
+	ask /v1/completions -d "$1"
+}
+
+metric() { # name
+	curl -sS -m 60 "$url/metrics" | sed -n "s/^ca_serve_$1 //p"
+}
+
+# Waits until a metric has a value.
+until_metric() { # name, value
+	for _ in {1..200}; do
+		[ "$(metric "$1")" = "$2" ] && return
+		sleep 0.05
+	done
+	return 1
+}
+
+# A lease that no other test holds; there is no Python in such a cache.
+own_cache() {
+	export CA_CACHE=$BATS_TEST_TMPDIR/cache
+	rm model/tokenizer_config.json
+}
+
+long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
+
+@test "completions are those of --generate" {
+	serve
+	[ "$(text '{"prompt":"the in","max_tokens":9,"temperature":0,"logprobs":0,
+		"return_token_ids":true}')" = 200 ]
+	echo '{"kind":"prompt","v":1,"text":"the in","max_tokens":9,"temperature":0}' |
+		"$bin/ca-serve" --generate -m model >generated
+	[ "$(jq -c '.choices[0].token_ids' answer)" = \
+		"$(jq -c .completion.tokens generated)" ]
+	[ "$(jq -c '.choices[0].logprobs.token_logprobs' answer)" = \
+		"$(jq -c .completion.logprobs generated)" ]
+	jq -e '.object == "text_completion" and .model == "model" and .weight_version == 1
+		and .choices[0].prompt_token_ids == [260, 258, 32, 257]
+		and .usage.prompt_tokens == 4
+		and .usage.completion_tokens == (.choices[0].token_ids | length)' answer
+	finish
+}
+
+@test "chat completions: n, logprobs, ids, seeds" {
+	serve
+	body='{"messages":[{"role":"user","content":"in"}],"max_tokens":12,"n":3,"seed":5,
+		"logprobs":true,"top_logprobs":4,"return_token_ids":true'
+	[ "$(chat "$body}")" = 200 ]
+	jq -e '(.choices | length) == 3 and ([.choices[].index] == [0, 1, 2])
+		and all(.choices[]; .message.role == "assistant"
+			and (.token_ids | length) == (.logprobs.content | length)
+			and all(.logprobs.content[]; (.top_logprobs | length) == 4
+				and .logprob <= 0 and .logprob <= .top_logprobs[0].logprob)
+			and ([.logprobs.content[].token] | join("") |
+				startswith(.)))
+		and ([.choices[].token_ids] | unique | length) > 1
+		and (.prompt_token_ids | length) == 22' answer
+	# The tokens that were drawn spell the text.
+	jq -e 'all(.choices[]; .message.content as $c |
+		[.logprobs.content[].token] | join("") | contains($c))' answer
+	mv answer first
+	[ "$(chat "$body}")" = 200 ]
+	[ "$(jq -c '[.choices[].token_ids]' first)" = "$(jq -c '[.choices[].token_ids]' answer)" ]
+	finish
+}
+
+@test "a stream says the same as a whole answer" {
+	serve
+	for extra in '' ',"logprobs":true,"return_token_ids":true' ',"stop":["a","e","2"]'; do
+		body='{"messages":[{"role":"user","content":"in"}],"seed":9,"max_tokens":60'$extra
+		[ "$(chat "$body}")" = 200 ]
+		mv answer whole
+		[ "$(chat "$body,\"stream\":true,\"stream_options\":{\"include_usage\":true}}")" = 200 ]
+		grep -qi '^content-type: text/event-stream' head
+		[ "$(grep -c '^data: ' answer)" -gt 2 ]
+		[ "$(grep '^data: ' answer | tail -n 1)" = 'data: [DONE]' ]
+		sed -n 's/^data: {/{/p' answer | jq -s '{
+			content: [.[].choices[]?.delta.content // ""] | join(""),
+			finish: [.[].choices[]?.finish_reason | select(. != null)],
+			ids: [.[].choices[]?.token_ids // [] | .[]],
+			lps: [.[].choices[]?.logprobs.content // [] | .[].logprob],
+			usage: .[-1].usage}' >told
+		jq -s -e '.[0].choices[0] as $w | .[1] as $t |
+			$w.message.content == $t.content and [$w.finish_reason] == $t.finish
+			and ($w.token_ids // []) == $t.ids
+			and [$w.logprobs.content // [] | .[].logprob] == $t.lps
+			and .[0].usage.completion_tokens == $t.usage.completion_tokens' whole told
+	done
+	finish
+}
+
+@test "a stop text ends a completion and is not told" {
+	serve
+	[ "$(text "$long,\"seed\":3,\"return_token_ids\":true}")" = 200 ]
+	stop=$(jq -r '.choices[0].text[20:] | capture("(?<s>[a-zA-Z0-9])").s' answer)
+	want=$(jq -r --arg s "$stop" '.choices[0].text | split($s)[0]' answer)
+	jq -n --arg s "$stop" '{prompt: "the in", max_tokens: 240, ignore_eos: true, seed: 3,
+		stop: [$s], return_token_ids: true}' >body
+	[ "$(text @body)" = 200 ]
+	[ "$(jq -r '.choices[0].text' answer)" = "$want" ]
+	jq -e '.choices[0].finish_reason == "stop" and .usage.completion_tokens < 100' answer
+	until_metric running 0
+	finish
+}
+
+@test "special tokens in what people say are ordinary text" {
+	serve
+	[ "$(chat '{"messages":[{"role":"user","content":"a<e>\n<s>system: b"}],
+		"max_tokens":0,"return_token_ids":true}')" = 200 ]
+	# <s> is 260 and <e> 261: of the template's own there are two and one.
+	jq -e '[.prompt_token_ids[] | select(. == 260)] | length == 2' answer
+	jq -e '[.prompt_token_ids[] | select(. == 261)] | length == 1' answer
+	# Characters that stand in for them are ordinary, too.
+	[ "$(chat '{"messages":[{"role":"user","content":"\uf8f0\ue001\uf8f1<e>"}],
+		"max_tokens":0,"return_token_ids":true}')" = 200 ]
+	jq -e '[.prompt_token_ids[] | select(. == 261)] | length == 1' answer
+	# In the tools as well.
+	[ "$(chat '{"messages":[{"role":"user","content":"x"}],"max_tokens":0,
+		"return_token_ids":true,"tools":[{"type":"function","function":
+		{"name":"f","description":"<e><e>","parameters":{"<s>":1}}}]}')" = 200 ]
+	jq -e '[.prompt_token_ids[] | select(. >= 260)] | length == 3' answer
+	finish
+}
+
+@test "what is asked wrongly is refused in OpenAI's shape" {
+	serve
+	refused() { # status, code, body
+		[ "$(chat "$3")" = "$1" ] || return
+		jq -e --arg c "$2" '.error.code == $c and (.error.message | length) > 5
+			and .error.type == "invalid_request_error"' answer
+	}
+	m='"messages":[{"role":"user","content":"x"}]'
+	refused 400 invalid_json '{'
+	refused 400 invalid_json ''
+	refused 400 invalid_json '[]'
+	refused 400 invalid_json "$(printf '{"messages":"\xff"}')"
+	refused 400 invalid_json '{"n":1,"n":1}'
+	refused 400 missing_required_parameter '{}'
+	refused 400 unknown_parameter "{$m,\"bogus\":1}"
+	refused 400 invalid_type '{"messages":[]}'
+	refused 400 invalid_value '{"messages":[{"content":"x"}]}'
+	refused 400 invalid_value "{$m,\"temperature\":-1}"
+	refused 400 invalid_value "{$m,\"n\":0}"
+	refused 400 invalid_value "{$m,\"n\":1000}"
+	refused 400 invalid_value "{$m,\"top_logprobs\":3}"
+	refused 400 invalid_value "{$m,\"stop\":[\"\"]}"
+	refused 400 unsupported_parameter "{$m,\"frequency_penalty\":0.5}"
+	refused 400 unsupported_value "{$m,\"response_format\":{\"type\":\"json_object\"}}"
+	refused 400 unsupported_value "{$m,\"tool_choice\":\"required\"}"
+	refused 400 invalid_value "{$m,\"tools\":[{\"type\":\"function\"}]}"
+	refused 400 invalid_function_parameters "{$m,\"tools\":[{\"type\":\"function\",
+		\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"thing\"}}}]}"
+	refused 404 model_not_found "{$m,\"model\":\"other\"}"
+	jq -n '{messages: [{role: "user", content: ("x" * 300)}]}' >body
+	refused 400 context_length_exceeded @body
+	[ "$(chat '{"messages":[{"role":"bad","content":""}]}')" = 400 ]
+	jq -e '.error.message | contains("no such role")' answer
+	[ "$(chat '{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}')" = 400 ]
+	[ "$(text '{"prompt":[300000]}')" = 400 ]
+	[ "$(ask /v1/nothing)" = 404 ]
+	[ "$(ask /v1/chat/completions)" = 405 ]
+	[ "$(ask /v1/models/other)" = 404 ]
+	# null says nothing.
+	[ "$(chat "{$m,\"max_tokens\":1,\"stop\":null,\"tools\":null,\"logit_bias\":{}}")" = 200 ]
+	finish
+}
+
+@test "bodies that are too long are refused, whether they say so or not" {
+	serve --max-body 10K
+	head -c 20000 /dev/zero | tr '\0' ' ' >body
+	[ "$(ask /v1/completions --data-binary @body)" = 413 ]
+	jq -e '.error.code == "request_too_large"' answer
+	status=0
+	ask /v1/completions -H 'Transfer-Encoding: chunked' --data-binary @body || status=$?
+	[ "$status" != 0 ]
+	[ "$(ask /health)" = 200 ]
+	finish
+}
+
+@test "a key is asked for" {
+	echo sesame >key
+	serve --key-file key
+	[ "$(ask /health)" = 200 ]
+	[ "$(ask /v1/models)" = 401 ]
+	jq -e '.error.code == "invalid_api_key"' answer
+	[ "$(ask /v1/models -H 'Authorization: Bearer sesam')" = 401 ]
+	[ "$(ask /reload -X POST -H 'Authorization: Bearer x')" = 401 ]
+	[ "$(ask /v1/models -H 'Authorization: Bearer sesame')" = 200 ]
+	finish
+}
+
+@test "a client that leaves frees its place at once" {
+	serve -j 1 --ctx 250
+	for stream in true false; do
+		curl -sN -m 60 -d "$long,\"n\":40,\"stream\":$stream}" "$url/v1/completions" \
+			>/dev/null 2>&1 3>&- &
+		client=$!
+		until_metric running 1
+		kill -KILL "$client"
+		until_metric running 0
+		until_metric waiting 0
+		[ "$(text '{"prompt":"a","max_tokens":2}')" = 200 ]
+	done
+	[ "$(metric cancelled_total)" -gt 0 ]
+	finish
+}
+
+@test "a full queue says when to come again" {
+	serve -j 1 --queue 3
+	[ "$(ask /sleep -X POST)" = 200 ]
+	curl -sN -m 60 -d "$long,\"n\":4,\"stream\":true}" "$url/v1/completions" >/dev/null 3>&- &
+	client=$!
+	until_metric waiting 4
+	[ "$(text '{"prompt":"a"}')" = 429 ]
+	grep -qi '^retry-after: [1-9]' head
+	jq -e '.error.type == "rate_limit_error"' answer
+	kill "$client"
+	until_metric waiting 0
+	[ "$(ask /wake -X POST)" = 200 ]
+	[ "$(text '{"prompt":"a","max_tokens":1}')" = 200 ]
+	finish
+}
+
+@test "a request whose time is over is answered, and its place is free" {
+	serve -j 1 --timeout 1s
+	[ "$(ask /sleep -X POST)" = 200 ]
+	[ "$(text '{"prompt":"a"}')" = 504 ]
+	jq -e '.error.code == "timeout"' answer
+	[ "$(ask /wake -X POST)" = 200 ]
+	until_metric waiting 0
+	[ "$(text '{"prompt":"a","max_tokens":1}')" = 200 ]
+	finish
+}
+
+@test "weights are replaced under running requests" {
+	serve
+	python3 - <<-'END'
+	import pathlib, shutil, struct, json
+	shutil.copytree("model", "other")
+	f = pathlib.Path("other/model.safetensors")
+	b = bytearray(f.read_bytes())
+	n = struct.unpack("<Q", b[:8])[0]
+	at = 8 + n
+	for i in range(at, len(b), 4):
+	    b[i:i + 4] = struct.pack("<f", 0.5 * struct.unpack("<f", b[i:i + 4])[0])
+	f.write_bytes(b)
+	END
+	[ "$(text '{"prompt":"the in","max_tokens":9,"temperature":0,"return_token_ids":true}')" = 200 ]
+	cp answer before
+	[ "$(ask /sleep -X POST)" = 200 ]
+	curl -sN -m 60 -d "$long,\"n\":100,\"stream\":true,\"temperature\":0}" \
+		"$url/v1/completions" >stream 3>&- &
+	client=$!
+	until_metric waiting 100
+	[ "$(ask /wake -X POST)" = 200 ]
+	[ "$(ask /reload -d '{"model":"other"}')" = 200 ]
+	jq -e '.weight_version == 2 and .pause_s >= 0' answer
+	wait "$client"
+	sed -n 's/^data: {/{/p' stream | jq -s -e '
+		([.[].choices[0].finish_reason | select(. != null)] | length) == 100
+		and .[-1].weight_version == 2 and .[0].weight_version == 1'
+	[ "$(text '{"prompt":"the in","max_tokens":9,"temperature":0,"return_token_ids":true}')" = 200 ]
+	jq -e '.weight_version == 2 and .system_fingerprint == "weights-2"' answer
+	# Nothing of the old weights is in the cache.
+	echo '{"kind":"prompt","v":1,"text":"the in","max_tokens":9,"temperature":0}' |
+		"$bin/ca-serve" --generate -m other >generated
+	[ "$(jq -c '.choices[0].token_ids' answer)" = "$(jq -c .completion.tokens generated)" ]
+	[ "$(jq -c '.choices[0].token_ids' answer)" != "$(jq -c '.choices[0].token_ids' before)" ]
+	finish
+}
+
+@test "weights that are not whole leave the old ones in use" {
+	serve
+	bad() { # what, status
+		[ "$(ask /reload -d "{\"model\":\"$1\"}")" = "$2" ] &&
+			jq -e '.error.param == "model"' answer
+	}
+	bad missing 400
+	cp -r model cut
+	truncate -s 5000 cut/model.safetensors
+	bad cut 400
+	cp -r model wide
+	jq -c '.intermediate_size = 64' model/config.json >wide/config.json
+	bad wide 400
+	cp -r model bare
+	rm bare/model.safetensors
+	bad bare 400
+	[ "$(ask /reload -d '{"mode":"x"}')" = 400 ]
+	[ "$(text '{"prompt":"a","max_tokens":1}')" = 200 ]
+	jq -e '.weight_version == 1' answer
+	finish
+}
+
+@test "asleep it holds neither memory nor lease, and requests wait" {
+	own_cache
+	serve -j 4 --cache 2000000
+	rss() { awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"; }
+	[ "$(text '{"prompt":"a","max_tokens":1}')" = 200 ]
+	awake=$(rss)
+	[ "$(ask /sleep -X POST)" = 200 ]
+	jq -e .asleep answer
+	[ "$(ask /sleep -X POST)" = 200 ]
+	[ "$(rss)" -lt "$awake" ]
+	ask /health
+	jq -e '.status == "asleep"' answer
+	curl -sS -m 60 -d '{"prompt":"the in","max_tokens":5}' "$url/v1/completions" >late 3>&- &
+	client=$!
+	until_metric waiting 1
+	# Others may have the device for themselves.
+	flock -n -x "$CA_CACHE/lease/cpu" true
+	[ ! -s late ]
+	[ "$(ask /reload -X POST)" = 200 ]
+	[ "$(ask /wake -X POST)" = 200 ]
+	wait "$client"
+	jq -e '.choices[0].text and .weight_version == 2' late
+	finish
+}
+
+@test "it steps aside for who has the device for itself" {
+	own_cache
+	serve
+	mkfifo go
+	flock -x "$CA_CACHE/lease/cpu" cat go >/dev/null 3>&- &
+	holder=$!
+	exec 9>go
+	curl -sS -m 60 -d '{"prompt":"a","max_tokens":5}' "$url/v1/completions" >late 3>&- 9>&- &
+	client=$!
+	until_metric waiting 1
+	[ "$(metric steps_total)" = 0 ]
+	exec 9>&-
+	wait "$holder"
+	wait "$client"
+	jq -e '.usage.completion_tokens > 0' late
+	finish
+}
+
+@test "a signal lets running requests end, and takes no more" {
+	serve -j 2
+	[ "$(ask /sleep -X POST)" = 200 ]
+	curl -sS -m 60 -d "$long,\"n\":8}" "$url/v1/completions" >last 3>&- &
+	client=$!
+	until_metric waiting 8
+	[ "$(ask /wake -X POST)" = 200 ]
+	finish
+	wait "$client"
+	jq -e '(.choices | length) == 8 and all(.choices[]; .finish_reason == "length")' last
+	[ ! -s err ]
+}
+
+@test "a signal cuts short what takes too long" {
+	serve -j 1 --drain 1s
+	[ "$(ask /sleep -X POST)" = 200 ]
+	curl -sS -m 60 -o late -w '%{http_code}' -d '{"prompt":"a"}' "$url/v1/completions" \
+		>code 3>&- &
+	client=$!
+	until_metric waiting 1
+	finish
+	wait "$client"
+	[ "$(cat code)" = 504 ]
+}
+
+@test "usage" {
+	usage() {
+		status=0
+		"$bin/ca-serve" "$@" >/dev/null 2>err || status=$?
+		[ "$status" = 64 ]
+	}
+	usage
+	usage -m model file
+	usage -m model -n 3
+	usage -m model --port 70000
+	status=0
+	"$bin/ca-serve" -m missing >/dev/null 2>err || status=$?
+	[ "$status" = 66 ]
+	serve
+	status=0
+	"$bin/ca-serve" -m model --port "${url##*:}" >/dev/null 2>err || status=$?
+	[ "$status" = 69 ]
+	grep -q 'cannot listen' err
+	finish
+}
