@@ -176,7 +176,7 @@ prompts() {
 }
 
 @test "usage" {
-	for args in '' '--generate' '--model model'; do
+	for args in '' '--generate' '--model model file'; do
 		status=0
 		# shellcheck disable=SC2086
 		"$bin/ca-serve" $args </dev/null 2>err || status=$?
