@@ -40,6 +40,7 @@ struct tries {
 	enum ask stage;
 	int64_t sent;
 	struct str in;
+	struct str notes;	/* what the last snapshot left out */
 	struct rec *into;	/* of tries_judge; NULL: for a client */
 	int done;		/* its answer has come: 1, or failed: -1 */
 	char why[512];
@@ -110,6 +111,7 @@ void tries_close(struct tries *t)
 	close(t->listener);
 	unlink(t->o.socket);
 	str_release(&t->in);
+	str_release(&t->notes);
 	free(t);
 }
 
@@ -138,15 +140,45 @@ int tries_exhausted(const struct tries *t)
 	return t->exhausted;
 }
 
+static void left_out(void *ctx, const char *path, const char *why,
+		     int source)
+{
+	struct tries *t = ctx;
+
+	if (!source)
+		return;
+	str_adds(&t->notes, "left out: ");
+	str_add_safe(&t->notes, path, strlen(path));
+	str_addf(&t->notes, " (%s)\n", why);
+}
+
+/* What is there, named as the model knows it. */
+static int read_place(struct tries *t, struct rec *r, struct err *e)
+{
+	const char *path = t->o.place->path;
+	struct err why = ERR_INIT;
+	size_t n = strlen(path);
+	char *at;
+
+	str_reset(&t->notes);
+	if (!workdir_read_note(path, r, left_out, t, &why))
+		return 0;
+	at = strstr(why.msg, path);
+	if (!at)
+		return err_set(e, why.code, "%s", why.msg);
+	*at = '\0';
+	return err_set(e, why.code, "%s" PLACE_SHOWN "%s", why.msg, at + n);
+}
+
 int tries_snapshot(struct tries *t, struct rec *r, struct err *e)
 {
 	struct str task = STR_INIT;
 	char id[REC_ID_LEN], rules[64];
 	int n = snprintf(rules, sizeof(rules), "\"%s\"", t->o.rules);
 	struct jw w;
-	int rc = workdir_read(t->o.place->path, r, e);
+	int rc = 0;
 
-	if (rc)
+	if (read_place(t, r, e))
 		return -1;
 	/* The task is ours, whatever lies there. */
 	task_id(t->o.code, strlen(t->o.code), id);
@@ -256,8 +288,10 @@ static void answer_client(struct tries *t, struct rec *r)
 {
 	struct client *c = t->current;
 	struct str text = STR_INIT;
-	int code = try_text(t->stage, r, &text);
+	int code;
 
+	str_add(&text, t->notes.buf ? t->notes.buf : "", t->notes.len);
+	code = try_text(t->stage, r, &text);
 	t->current = NULL;
 	t->o.verdict(t->o.ctx, t->stage, r, now_ns() - t->sent);
 	if (c)

@@ -279,6 +279,87 @@ except OSError as e:
 	jq -e 'all(.evaluations[]; .candidate.ask == null and .candidate.rules == "paper")' out
 }
 
+@test "what the caller has in its environment stays with it" {
+	export OPENAI_API_KEY=s3cr3t
+	run_all Bash "$(c 'env; cat /proc/*/environ | tr "\0" "\n"; python3 -c "import os; print(os.environ)"')"
+	[ "$(results | grep -c s3cr3t)" = 0 ]
+	[ "$(grep -rlc s3cr3t out || true)" = '' ]
+}
+
+@test "odd files are no candidates, and nobody waits for them" {
+	echo s3cr3t >"$dir/secret"
+	run_all Bash "$(c "ln -s $dir/secret model_new.py; ca-verify; echo \"exit \$?\"")" \
+		Bash "$(c 'rm model_new.py; mkfifo model_new.py; ca-verify; echo "exit $?"')" \
+		Bash "$(c 'rm model_new.py; mkdir model_new.py; ca-verify; echo "exit $?"')" \
+		Bash "$(c 'rmdir model_new.py; echo x >model_new.py; chmod 0 model_new.py; ca-verify; echo "exit $?"')" \
+		Bash "$(c "chmod 644 model_new.py; ln -s $dir/secret kernels/a.c; mkfifo kernels/b.c; ca-verify")" \
+		Bash "$(c 'rm kernels/*; ln -s / kernels/root; rmdir /judge/box; rm -rf kernels; ln -s /etc kernels; ca-verify')" \
+		Bash "$(c 'rm kernels; mkdir kernels; truncate -s 100M kernels/a.c; ca-verify; echo "exit $?"')" \
+		Bash "$(c 'rm kernels/a.c; ln -s /dev/zero kernels/z.c; ln model_new.py kernels/m.c; ca-compile')"
+	for i in 0 1 2; do
+		[[ $(result $i) = 'left out: model_new.py ('* ]]
+	done
+	[[ $(result 3) = "error: '/work/': cannot open 'model_new.py'"*'exit 1' ]]
+	[[ $(result 4) = *'left out: kernels/a.c (symbolic link)'* ]]
+	[[ $(result 4) = *'left out: kernels/b.c ('* ]]
+	[[ $(result 5) = *'ok (all'* ]]
+	[[ $(result 6) = *'longer than'*'exit 1' ]]
+	[[ $(result 7) = *'left out: kernels/z.c'*built* ]]
+	[ "$(results | grep -c "$dir")" = 0 ]
+	[ "$(grep -c s3cr3t out)" = 0 ]
+	[ "$(grep -c 'root:x:0' out)" = 0 ]
+	jq -e 'all(.evaluations[].candidate.files | keys[]; IN("model_new.py", "kernels/m.c"))' out
+}
+
+# beats TURN...: with a command in the background that leaves its mark ten times
+# a second and never looks up
+beats() {
+	script "$(tool Bash "$(c 'while :; do echo >>kernels/beats; sleep 0.1; done' \
+		'{"run_in_background":true}')")" "$@" "$done_turn"
+}
+
+@test "nothing of a rollout runs while its judge's clock does" {
+	# This judge looks whether anything moves while it is at work.
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			before=$(cat run/*/work/kernels/beats | wc -l)
+			sleep 1
+			after=$(cat run/*/work/kernels/beats | wc -l)
+			jq -c --arg moved $((after - before)) '.build = {status: "ok"} |
+				.verify = {status: "ok"} | .profile = {status: "ok", moved: $moved} |
+				.reward = {value: 1, reason: $moved}' <<<"$line"
+		done
+	END
+	beats "$(sh_turn 'sleep 0.5; cat kernels/beats | wc -l')" \
+		"$(tool Write '{"file_path":"/work/model_new.py","content":"x"}')" \
+		"$(sh_turn 'ca-profile; (while :; do echo >>kernels/beats; done) & ca-profile')" \
+		"$(sh_turn 'sleep 0.5; cat kernels/beats | wc -l')"
+	agent --dir run
+	jq -c '[.evaluations[].candidate.profile.moved]' out
+	jq -e '[.evaluations[].candidate.profile.moved] == ["0", "0", "0"]' out
+	# It ran on when a tool did.
+	[ "$(result 1)" -ge 2 ]
+	[ "$(result 4)" -gt "$(result 1)" ]
+	jq -e '.outcome.reward == 1' out
+}
+
+@test "nothing of a rollout runs while its model thinks" {
+	serve_thinker() {
+		script "$(tool Bash "$(c 'while :; do date +%s%N >>kernels/beats; sleep 0.05; done' \
+			'{"run_in_background":true}')")" \
+			"$(jq -c '.wait = 1' <<<"$(sh_turn 'sleep 0.3; wc -l <kernels/beats')")" \
+			"$(jq -c '.wait = 1' <<<"$(sh_turn 'cat kernels/beats')")" "$done_turn"
+		serve
+	}
+	serve_thinker
+	"$bin/ca-agent" --endpoint "$url" --model m --skill skill -d cpu --judge ./judge tasks >out
+	stopped final
+	# Two silences of the model's length.
+	result 2 | awk 'NR > 1 && $1 - was > 0.9e9 { n++ } { was = $1 } END { print n + 0 }' >silences
+	[ "$(cat silences)" -ge 1 ]
+}
+
 @test "tries can be limited" {
 	script "$(tool Bash "$(c 'ca-verify')")" "$(tool Bash "$(c 'ca-verify; ca-compile')")" "$done_turn"
 	agent --gpu-calls 1

@@ -216,6 +216,18 @@ judge_by_name() {
 	jq -e '[.turns[].prov.attempts] == [4, 3]' out
 }
 
+@test "a server that stalls, floods or is busy is asked again, and given up" {
+	script '{"faults":[{"stall":30},{"status":429}],"content":"Done."}'
+	http --model-timeout 1s --retries 2
+	stopped final
+	jq -e '.turns[0].prov.attempts == 3' out
+	script '{"faults":[{"huge":80000000}],"content":"Done."}'
+	run http
+	[ "$status" = 75 ]
+	stopped api_error
+	jq -e '.outcome.why | test("too long")' out
+}
+
 @test "what is final ends with api_error, and exit 75" {
 	script '{"faults":[{"status":401}],"content":"x"}'
 	run http
