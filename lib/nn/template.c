@@ -191,8 +191,20 @@ static struct json *ask(struct tmpl *c, const struct str *line, struct err *e)
 	return j;
 }
 
-int tmpl_render(struct tmpl *c, const struct json *messages,
-		const struct json *tools, struct str *out, struct err *e)
+static void write_first(struct jw *w, const struct json *messages, size_t n)
+{
+	const struct json *m = json_first(messages);
+
+	jw_key(w, "messages");
+	jw_arr(w);
+	for (; m && n; m = json_next(m), n--)
+		jw_node(w, m);
+	jw_end_arr(w);
+}
+
+int tmpl_render_first(struct tmpl *c, const struct json *messages, size_t n,
+		      const struct json *tools, int open, struct str *out,
+		      struct err *e)
 {
 	struct str line = STR_INIT;
 	struct json *j = NULL;
@@ -205,8 +217,8 @@ int tmpl_render(struct tmpl *c, const struct json *messages,
 			       "template");
 	jw_init(&w, &line);
 	jw_obj(&w);
-	jw_key(&w, "messages");
-	jw_node(&w, messages);
+	write_first(&w, messages, n);
+	jw_kbool(&w, "add_generation_prompt", open);
 	if (tools) {
 		jw_key(&w, "tools");
 		jw_node(&w, tools);
@@ -227,4 +239,11 @@ int tmpl_render(struct tmpl *c, const struct json *messages,
 	json_free(j);
 	str_release(&line);
 	return rc;
+}
+
+int tmpl_render(struct tmpl *c, const struct json *messages,
+		const struct json *tools, struct str *out, struct err *e)
+{
+	return tmpl_render_first(c, messages, json_len(messages), tools, 1,
+				 out, e);
 }

@@ -27,4 +27,10 @@ void tmpl_close(struct tmpl *c);
 int tmpl_render(struct tmpl *c, const struct json *messages,
 		const struct json *tools, struct str *out, struct err *e);
 
+/* The same of the first n messages only; without `open` the text ends behind
+ * the last of them. */
+int tmpl_render_first(struct tmpl *c, const struct json *messages, size_t n,
+		      const struct json *tools, int open, struct str *out,
+		      struct err *e);
+
 #endif

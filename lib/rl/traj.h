@@ -46,7 +46,7 @@ struct traj {
 	double reward;			/* NaN: none */
 	double temperature, top_p;	/* NaN: not stated */
 	int64_t top_k;			/* 0: not stated */
-	char logprobs[16];		/* "raw", "sampled" or "" */
+	char logprobs[16];		/* "raw", "temperature" or "" */
 	int64_t turns;
 	int redundant, cut;		/* cut: an answer was too long */
 	int64_t violations;

@@ -9,7 +9,8 @@
 TASKS=(ca-dedup-ast ca-filter)
 FILTERS=(ca-compile ca-verify ca-profile ca-reward "${TASKS[@]}")
 # Their own cardinality; their behaviour is tested in test/tools.
-OTHERS=(ca-agent ca-combine ca-crawl ca-jail ca-serve ca-torch ca-workdir)
+OTHERS=(ca-agent ca-combine ca-crawl ca-jail ca-ppo ca-rft ca-serve ca-torch ca-vpretrain
+	ca-workdir)
 ALL=("${FILTERS[@]}" "${OTHERS[@]}")
 
 bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
