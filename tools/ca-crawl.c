@@ -9,6 +9,7 @@
 #include "synth/crawl.h"
 
 static struct crawl_opts opts;
+static const char *part;
 
 static const struct opt table[] = {
 	{ OPT_STR, 'd', "device", "DEV",
@@ -22,6 +23,11 @@ static const struct opt table[] = {
 	  0, 0 },
 	{ OPT_STR, 0, "only", "TEXT",
 	  "of torch, only operators whose names hold this", &opts.only, 0, 0 },
+	{ OPT_STR, 0, "part", "K/N",
+	  "of torch, only the Kth of N parts of the operators", &part, 0, 0 },
+	{ OPT_STR, 0, "summary", "FILE",
+	  "add numbers and reasons to FILE, a line of JSON for each source",
+	  &opts.summary, 0, 0 },
 	{ OPT_INT, 0, "min-yield", "N",
 	  "a source with fewer tasks is an error (1)", &opts.min_yield,
 	  0, 1e9 },
@@ -55,6 +61,8 @@ int main(int argc, char **argv)
 	opts.seeded = c.seeded;
 	opts.seed = c.seed;
 	opts.verbose = c.verbose;
+	if (part && crawl_part(&opts, part, &e))
+		die_err(&e);
 	if (sig_catch(&e) || output_open(&out, c.out, &e))
 		die_err(&e);
 	for (int i = first; i < argc && !rc; i++)

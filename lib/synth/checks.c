@@ -181,13 +181,15 @@ static int check_time(struct examine *x)
 	double least = NAN;
 	const struct json *us = json_get(x->eager, "us");
 	double ms = median(us, &least) / 1e3;
-	int ok = ms >= x->o->min_ms && ms <= x->o->max_ms;
+	/* On the CPU others disturb most calls. */
+	double what = judge_on_cuda(x->j) ? ms : least / 1e3;
+	int ok = what >= x->o->min_ms && what <= x->o->max_ms;
 	char text[128];
 
 	if (!check_wanted(x, CHECK_TIME))
 		return PASS;
-	snprintf(text, sizeof(text), "%.3g ms is not within %g to %g ms", ms,
-		 x->o->min_ms, x->o->max_ms);
+	snprintf(text, sizeof(text), "%.3g ms is not within %g to %g ms",
+		 what, x->o->min_ms, x->o->max_ms);
 	open_check(x, CHECK_TIME, ok);
 	jw_knum(&x->w, "ms", ms);
 	jw_knum(&x->w, "min_ms", least / 1e3);

@@ -21,6 +21,7 @@ struct part {
 	char *name;
 	char *piece;		/* JSON; NULL: cannot be stacked */
 	char *line;		/* the task's own record */
+	char *code;
 };
 
 struct combine {
@@ -89,6 +90,7 @@ struct combine *combine_open(const struct combine_opts *o, struct err *e)
 	c->o = *o;
 	rng_seeded(&c->rng, o->seed);
 	c->limits.limit = -1;
+	c->limits.summary = o->summary;
 	c->h.o = &c->limits;
 	c->h.source = "stacks";
 	return c;
@@ -113,6 +115,7 @@ void combine_close(struct combine *c)
 		free(c->part[i].name);
 		free(c->part[i].piece);
 		free(c->part[i].line);
+		free(c->part[i].code);
 	}
 	free(c->part);
 	free(c->pool[0]);
@@ -155,7 +158,8 @@ int combine_take(struct combine *c, const struct rec *r, struct err *e)
 	p->name = strdup(json_str(json_first(rec_get(r, "parts")), from));
 	p->piece = piece ? text_of(piece) : NULL;
 	p->line = strndup(r->line, r->len);
-	if (!p->name || !p->line || (piece && !p->piece))
+	p->code = strdup(json_str(rec_get(r, "code"), ""));
+	if (!p->name || !p->line || !p->code || (piece && !p->piece))
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return 0;
 }
@@ -315,9 +319,9 @@ static int draw_task(struct combine *c, int other, struct err *e)
 	const struct part *p = &c->part[c->pool[other][rng_below(&c->rng,
 		c->npool[other])]];
 
-	if (seen_find(&c->h.codes, p->line, strlen(p->line)))
+	if (seen_find(&c->h.codes, p->code, strlen(p->code)))
 		return 0;
-	if (seen_add(&c->h.codes, p->line, strlen(p->line), p->name))
+	if (seen_add(&c->h.codes, p->code, strlen(p->code), p->name))
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	if (output_write(c->h.out, p->line, strlen(p->line), e) ||
 	    output_write(c->h.out, "\n", 1, e))
@@ -350,22 +354,16 @@ static int know(struct combine *c, struct err *e)
 	return 0;
 }
 
-static void say(const struct combine *c)
+static int say(const struct combine *c, struct err *e)
 {
-	struct str s = STR_INIT;
+	char head[256];
 
-	str_addf(&s, "%llu tasks of %zu operators; %llu records without "
-		 "pieces; %llu draws without a task",
+	snprintf(head, sizeof(head), "%llu tasks of %zu operators; %llu "
+		 "records without pieces; %llu draws without a task",
 		 (unsigned long long)c->h.made, c->npool[0],
 		 (unsigned long long)c->foreign,
 		 (unsigned long long)c->h.skipped);
-	for (size_t i = 0; i < c->h.nreason; i++)
-		str_addf(&s, "%s %llu %s", i ? "," : ":",
-			 (unsigned long long)c->h.reason[i].n,
-			 c->h.reason[i].why);
-	if (!s.failed)
-		warn("%s", s.buf);
-	str_release(&s);
+	return harvest_tell(&c->h, head, e);
 }
 
 int combine_run(struct combine *c, struct output *out, struct err *e)
@@ -401,7 +399,8 @@ int combine_run(struct combine *c, struct output *out, struct err *e)
 		left -= rc;
 		tries = rc ? 0 : tries + 1;
 	}
-	say(c);
+	if (say(c, e))
+		return -1;
 	return left ? err_set(e, CA_DATAERR, "%d draws in a row made no task; "
 			      "%lld are missing", TRIES, (long long)left) : 0;
 }

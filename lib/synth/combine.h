@@ -18,6 +18,7 @@ struct combine_opts {
 	int64_t max_bytes;		/* of any result */
 	double task_s, lease_s;
 	uint64_t seed;
+	const char *summary;	/* as in struct crawl_opts */
 	const char *not_in;	/* a file of tasks whose codes are not made
 				 * again; NULL: none */
 };

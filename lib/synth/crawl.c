@@ -2,10 +2,14 @@
  *
  * Sources and their harvest.
  */
+#define _GNU_SOURCE
 #include "synth/crawl.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "synth/harvest.h"
 #include "synth/task.h"
@@ -107,12 +111,11 @@ int harvest_task(struct harvest *h, const char *code, size_t len,
 	return rc;
 }
 
-static void summarise(const struct harvest *h)
+static void tell_people(const struct harvest *h, const char *head)
 {
 	struct str s = STR_INIT;
 
-	str_addf(&s, "%s: %llu tasks, %llu skipped", h->source,
-		 (unsigned long long)h->made, (unsigned long long)h->skipped);
+	str_adds(&s, head);
 	for (size_t i = 0; i < h->nreason; i++)
 		str_addf(&s, "%s %llu %s", i ? "," : ":",
 			 (unsigned long long)h->reason[i].n,
@@ -122,19 +125,77 @@ static void summarise(const struct harvest *h)
 	str_release(&s);
 }
 
+static int add_line(const char *path, const struct str *line, struct err *e)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	int rc;
+
+	if (fd < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot write '%s'", path);
+	rc = write_full(fd, line->buf, line->len, e);
+	return close(fd) ? err_sys(e, CA_IOERR, "cannot write '%s'", path) :
+	       rc;
+}
+
+int harvest_tell(const struct harvest *h, const char *head, struct err *e)
+{
+	struct str s = STR_INIT;
+	struct jw w;
+	int rc;
+
+	tell_people(h, head);
+	if (!h->o->summary)
+		return 0;
+	jw_init(&w, &s);
+	jw_obj(&w);
+	jw_kstr(&w, "source", h->source);
+	jw_kint(&w, "made", (int64_t)h->made);
+	jw_kint(&w, "skipped", (int64_t)h->skipped);
+	jw_key(&w, "reasons");
+	jw_arr(&w);
+	for (size_t i = 0; i < h->nreason; i++) {
+		jw_obj(&w);
+		jw_kstr(&w, "why", h->reason[i].why);
+		jw_kint(&w, "n", (int64_t)h->reason[i].n);
+		jw_end_obj(&w);
+	}
+	jw_end_arr(&w);
+	jw_end_obj(&w);
+	str_addc(&s, '\n');
+	rc = s.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
+	     add_line(h->o->summary, &s, e);
+	str_release(&s);
+	return rc;
+}
+
+int crawl_part(struct crawl_opts *o, const char *text, struct err *e)
+{
+	char *end;
+
+	o->part = strtoll(text, &end, 10);
+	o->parts = *end == '/' ? strtoll(end + 1, &end, 10) : 0;
+	if (*end || o->part < 1 || o->part > o->parts || o->parts > 100000)
+		return err_set(e, CA_USAGE, "'%.40s' is no part as 1/8",
+			       text);
+	return 0;
+}
+
 int crawl_source(struct crawl_opts *o, const char *source,
 		 struct output *out, struct err *e)
 {
 	struct harvest h = { .o = o, .source = source, .out = out };
+	char head[512];
 	int full, rc;
 
 	rc = !strcmp(source, "torch") ? crawl_torch(&h, e) :
 	     crawl_path(&h, source, e);
 	full = harvest_full(&h);
 	seen_release(&h.codes);
-	if (rc)
+	snprintf(head, sizeof(head), "%.400s: %llu tasks, %llu skipped",
+		 source, (unsigned long long)h.made,
+		 (unsigned long long)h.skipped);
+	if (rc || harvest_tell(&h, head, e))
 		return -1;
-	summarise(&h);
 	if (!full && h.made < (uint64_t)o->min_yield)
 		return err_set(e, CA_DATAERR, "'%s' yields %llu tasks, fewer "
 			       "than %lld", source,

@@ -15,6 +15,8 @@ struct crawl_opts {
 	int64_t max_bytes;	/* of its inputs */
 	const char *only;	/* names that hold this; NULL: all */
 	int64_t limit;		/* tasks at most; -1: all */
+	int64_t part, parts;	/* the part'th of so many; 0: all */
+	const char *summary;	/* a file for numbers and reasons; NULL: none */
 	int64_t min_yield;	/* of a source; fewer is an error */
 	double task_s, lease_s;
 	int seeded;		/* in an order drawn from `seed` */
@@ -23,6 +25,8 @@ struct crawl_opts {
 };
 
 void crawl_defaults(struct crawl_opts *o);
+/* "K/N": the Kth of N parts. */
+int crawl_part(struct crawl_opts *o, const char *text, struct err *e);
 
 /*
  * Writes the tasks of one source ("torch", or a path) to out and takes them

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
+#include "rec/rows.h"
 #include "synth/harvest.h"
 
 #define FILE_MAX ((size_t)1 << 20)
@@ -65,53 +67,54 @@ static int take_row(struct harvest *h, const struct json *row,
 	return 0;
 }
 
-/* One object a line, or one array. */
-static int take_rows(struct harvest *h, const char *path,
-		     const struct str *text, struct err *e)
+static int take_lines(struct harvest *h, const char *path,
+		      const struct str *text, struct err *e)
 {
-	struct json *all = text->buf[0] == '[' ?
-		json_parse(text->buf, text->len, JSON_MAX_FILE, NULL, e) :
-		NULL;
 	const char *at = text->buf, *end = at + text->len;
-	char ref[4200];
 	int n = 0, rc = 0;
 
-	if (text->buf[0] == '[' && !all)
-		return err_wrap(e, "%s", path);
-	for (const struct json *i = json_first(all); i && !rc &&
-	     !harvest_full(h); i = json_next(i)) {
-		snprintf(ref, sizeof(ref), "%s:%d", path, ++n);
-		rc = take_row(h, i, ref, e);
-	}
-	while (!all && at < end && !rc && !harvest_full(h)) {
+	while (at < end && !rc && !harvest_full(h)) {
 		const char *lf = memchr(at, '\n', (size_t)(end - at));
 		size_t len = (size_t)((lf ? lf : end) - at);
 		struct json *row = json_parse(at, len, JSON_MAX_LINE, NULL,
 					      NULL);
+		char ref[4200];
 
 		snprintf(ref, sizeof(ref), "%s:%d", path, ++n);
 		rc = take_row(h, row, ref, e);
 		json_free(row);
 		at += len + 1;
 	}
-	json_free(all);
 	return rc;
 }
 
-static int take_file(struct harvest *h, const char *path, int named,
-		     struct err *e)
+static int take_rows(struct harvest *h, const char *path, struct err *e)
 {
-	int python = ends_with(path, ".py");
-	int rows = ends_with(path, ".json") || ends_with(path, ".jsonl") ||
-		ends_with(path, ".ndjson");
+	int fd = rows_open(path, e), rc = -1;
+	struct str text = STR_INIT;
+	char buf[1 << 16];
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	while ((n = read_full(fd, buf, sizeof(buf), e)) > 0)
+		str_add(&text, buf, (size_t)n);
+	close(fd);
+	if (text.failed)
+		err_set(e, CA_SOFTWARE, "out of memory");
+	else if (!n)
+		rc = take_lines(h, path, &text, e);
+	str_release(&text);
+	return rc;
+}
+
+static int take_python(struct harvest *h, const char *path, int named,
+		       struct err *e)
+{
 	struct str text = STR_INIT;
 	int rc = 0;
 
-	if (!python && !rows) {
-		harvest_skip(h, path, "is neither Python nor JSON");
-		return 0;
-	}
-	if (read_file(path, python ? FILE_MAX : JSON_MAX_FILE, &text, e)) {
+	if (read_file(path, FILE_MAX, &text, e)) {
 		if (!named) {
 			harvest_skip(h, path, "cannot be read, or is too "
 				     "long");
@@ -121,13 +124,27 @@ static int take_file(struct harvest *h, const char *path, int named,
 		}
 	} else if (!text.len) {
 		harvest_skip(h, path, "is empty");
-	} else if (python) {
-		rc = take_code(h, text.buf, text.len, "file", path, e);
 	} else {
-		rc = take_rows(h, path, &text, e);
+		rc = take_code(h, text.buf, text.len, "file", path, e);
 	}
 	str_release(&text);
 	return rc;
+}
+
+/* Of folders Python alone is taken, so rows have been named. */
+static int take_file(struct harvest *h, const char *path, int named,
+		     struct err *e)
+{
+	static const char *const rows[] = { ".json", ".jsonl", ".ndjson",
+					    ".parquet" };
+
+	if (ends_with(path, ".py"))
+		return take_python(h, path, named, e);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (ends_with(path, rows[i]))
+			return take_rows(h, path, e);
+	harvest_skip(h, path, "is neither Python nor rows");
+	return 0;
 }
 
 static int visible(const struct dirent *d)

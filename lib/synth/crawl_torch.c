@@ -114,6 +114,19 @@ static int make(struct maker *m, const char *name, struct err *e)
 	return rc;
 }
 
+/* Every so manieth name, where a part is asked for. */
+static size_t own_part(const struct crawl_opts *o, const char **list,
+		       size_t n)
+{
+	size_t kept = 0;
+
+	if (!o->parts)
+		return n;
+	for (size_t i = (size_t)o->part - 1; i < n; i += (size_t)o->parts)
+		list[kept++] = list[i];
+	return kept;
+}
+
 /* Names in the order in which they are tried. */
 static const char **order(struct maker *m, const struct json *names,
 			  size_t *n)
@@ -138,6 +151,7 @@ static const char **order(struct maker *m, const struct json *names,
 		list[k] = list[i - 1];
 		list[i - 1] = t;
 	}
+	*n = own_part(m->h->o, list, *n);
 	return list;
 }
 
@@ -148,7 +162,8 @@ static int make_all(struct maker *m, const struct json *told, struct err *e)
 	size_t n;
 	int rc = 0;
 
-	for (; s && !m->h->o->only; s = json_next(s))
+	/* Told once, not with each part. */
+	for (; s && !m->h->o->only && m->h->o->part < 2; s = json_next(s))
 		harvest_skip(m->h, json_str(json_first(s), "?"),
 			     json_str(json_next(json_first(s)), "?"));
 	list = order(m, json_get(told, "names"), &n);

@@ -29,6 +29,10 @@ struct harvest {
 /* Something that became no task. */
 void harvest_skip(struct harvest *h, const char *name, const char *why);
 
+/* Says `head` and the reasons on stderr, and adds a line with the same to the
+ * file that the options name.  CA_CANTCREAT. */
+int harvest_tell(const struct harvest *h, const char *head, struct err *e);
+
 /* Whether -n has been reached. */
 int harvest_full(const struct harvest *h);
 

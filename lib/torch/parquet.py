@@ -12,7 +12,7 @@ def table(raw):
     try:
         from pyarrow import parquet
     except ImportError:
-        sys.stderr.write("this python3 has no pyarrow")
+        sys.stderr.write(f"{sys.executable} has no pyarrow (pip install pyarrow)")
         sys.exit(UNAVAILABLE)
     try:
         return parquet.ParquetFile(io.BytesIO(raw))

@@ -113,3 +113,8 @@ def first_tensor(value):
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], torch.Tensor):
         return value[0], "[0]"
     return None, ""
+
+
+def finite(value):
+    """Whether all but one in a hundred elements are: else inputs lie outside the domain."""
+    return torch.isfinite(value).sum().item() >= 0.99 * value.numel()

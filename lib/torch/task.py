@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from catorch import oracle
+from catorch.clock import Clock
 from catorch.proto import (
     END_BAD_REQUEST,
     END_RAISED,
@@ -190,29 +191,18 @@ class Task(oracle.Oracle):
     # -- eager
 
     def clock(self, call, budget):
-        """Microseconds of some calls, at most for `budget` seconds."""
-        cuda = self.device.type == "cuda"
-        end = time.monotonic() + budget
-        us = []
+        """Microseconds of some calls: of few once they have taken `budget` seconds, and of
+        the first one only where it took that alone."""
+        clock, used, us = Clock(self.device), 0.0, []
         for i in range(WARM + CALLS):
-            if cuda:
-                torch.cuda.synchronize()
-                ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-                ends[0].record()
-            begin = time.perf_counter_ns()
-            result = call()
-            took = (time.perf_counter_ns() - begin) / 1e3
-            if cuda:
-                ends[1].record()
-                torch.cuda.synchronize()
-                took = ends[0].elapsed_time(ends[1]) * 1e3
+            took, result = clock.time(call)
             del result
-            late = time.monotonic() > end
-            if i >= WARM or late:
-                us.append(took)
-            if late and (i >= WARM + MIN_CALLS - 1 or took > 2e5 * budget):
+            us.append(took * 1e6)
+            used += took
+            if used > budget and (i >= WARM + MIN_CALLS - 1 or took > budget or
+                                  (i and took > budget / 3)):
                 break
-        return us
+        return us[WARM:] or us[1:] or us
 
     def peak(self):
         if self.device.type == "cuda":

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2016 # its variables are synth.sh's; jq's
+#
+# synth.sh's first half: tasks are made.  A file of $out under its own name is
+# whole; only judged.ndjson grows, a line at a time, and may end in half a one.
+
+PARTS=48	# of a source, so that a kill costs one of them
+
+timed() { # stage, command...: adds what it took to `times`
+	local began=$SECONDS
+	"${@:2}"
+	echo "{\"$1\":$((SECONDS - began))}" >>"$out/times"
+}
+
+lines() { # file...
+	cat -- "$@" | wc -l
+}
+
+crawl_part() { # source, part
+	[ -e "$out/ops.$1.$2" ] || {
+		rm -f "$out/crawl.$1.$2"
+		# shellcheck disable=SC2086 # no word, or one
+		"$bin/ca-crawl" -q $device --seed "$seed" --part "$2/$PARTS" --ms "$ms" \
+			--min-yield 0 --summary "$out/crawl.$1.$2" -o "$out/ops.$1.$2" "$1"
+	}
+}
+
+# Parts of each source until there is enough: operators, and of transformers
+# twice the tasks that are wanted.
+crawl_enough() {
+	local source enough part
+	for source in "${sources[@]}"; do
+		enough=$ops
+		[ "$source" != transformers ] || enough=$(jq '.transformers * 2 + 2' <<<"$quota")
+		for ((part = 1; part <= PARTS; part++)); do
+			timed crawl crawl_part "$source" $part
+			progress "crawl $source: $(lines "$out/ops.$source".*) of $enough"
+			[ "$(lines "$out/ops.$source".*)" -lt "$enough" ] || break
+		done
+	done
+	cat "$out"/ops.*.* >"$out/operators.ndjson"
+	[ -s "$out/operators.ndjson" ] || fail 65 'the sources yield nothing'
+}
+
+progress() { # text: on a terminal only
+	[ ! -t 2 ] || printf '\r\033[K%5d s  %s' $SECONDS "$1" >&2
+}
+
+# Lines of stdin whose ids are in a file, or (-v) are not; as they are.
+by_id() { # [-v] file
+	local want=1
+	[ "$1" != -v ] || { want=0 && shift; }
+	cat >"$out/by_id"
+	jq -r .id "$out/by_id" | paste - "$out/by_id" | awk -F '\t' -v want=$want \
+		'FILENAME == ARGV[1] { has[$1] = 1; next } ($1 in has) == want' "$1" - | cut -f 2-
+	rm "$out/by_id"
+}
+
+combine_share() { # share, of how many
+	local options
+	options=$(jq -r --argjson i "$1" --argjson of "$2" 'map_values((. + $i) / $of | floor) |
+		"--count \(add) --mix \(to_entries | map("\(.key)=\(.value)") | join(","))"' \
+		<<<"$want")
+	# shellcheck disable=SC2086 # words
+	"$bin/ca-combine" -q $device $options --seed "$seed$(printf '%03d%03d' "$round" "$1")" \
+		--not-in "$out/known" --summary "$out/combine.$round.$1" -o "$out/share.$1" \
+		"$out/operators.ndjson" || [ $? = 65 ]
+}
+
+# Asks for what is wanted, in shares that run side by side.
+combine_round() {
+	[ ! -e "$out/made.$round" ] || return 0
+	local n shares
+	n=$(jq add <<<"$want")
+	shares=$(((n + 31) / 32 < jobs ? (n + 31) / 32 : jobs))
+	progress "combine: $n tasks"
+	rm -f "$out/combine.$round".* "$out"/share.*
+	cat "$out"/made.* >"$out/known" 2>/dev/null || true
+	timed combine parallel --will-cite -j "$jobs" --halt now,fail=1 \
+		combine_share {} $shares ::: $(seq 0 $((shares - 1)))
+	# Two shares may have had the same idea.
+	cat "$out"/share.* | awk '!seen[$0]++' >"$out/made.new"
+	mv "$out/made.new" "$out/made.$round"
+	rm -f "$out"/share.*
+}
+
+export -f combine_share
+export bin out device want='' round=0 seed
