@@ -78,8 +78,42 @@ static int moves_overload(const char *op, size_t len)
 	return 0;
 }
 
-/* aoti_torch_cpu_mm_out, aoti_torch_cuda_empty_strided, … and the functions
- * of the C shim that are no operators. */
+static int begins_with_any(const char *name, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (starts_with(name, list[i]))
+			return 1;
+	return 0;
+}
+
+/* Functions of the C shim that are no operators, behind "torch_"; with an
+ * underscore at the end, all that begin so. */
+static int is_plain(const char *fn)
+{
+	static const char *const known[] = {
+		"_reinterpret_tensor", "abi_version", "as_strided",
+		"assign_tensors", "assign_tensors_out", "c10_cuda_", "check",
+		"check_inf_and_nan", "clone_preserve_strides", "create_",
+		"delete_", "device_", "dtype", "dtype_", "exception_",
+		"from_blob", "get_", "grad_mode_", "int64_to_ivalue",
+		"is_contiguous", "is_defined", "item_", "layout_", "list_",
+		"memory_format_", "new_", "parallel_for",
+		"parse_device_string", "print_tensor_handle",
+		"scalar_to_tensor_", "set_current_cuda_stream",
+		"set_requires_grad", "str_to_ivalue", "stream_id",
+		"string_", "strlist_to_ivalue", "tensor_copy_",
+		"tensor_to_ivalue", "warn",
+	};
+
+	for (size_t i = 0; i < COUNT(known); i++)
+		if (ends_with(known[i], "_") ? starts_with(fn, known[i]) :
+		    !strcmp(fn, known[i]))
+			return 1;
+	return 0;
+}
+
+/* aoti_torch_cpu_mm_out, aoti_torch_cuda_empty_strided, aoti_torch_mm_out, …
+ * and what is_plain() knows: anything else computes. */
 static const char *of_shim(const char *name)
 {
 	static const char *const device[] = { "cpu_", "cuda_", "aten_" };
@@ -88,13 +122,15 @@ static const char *of_shim(const char *name)
 	if (starts_with(op, "call_dispatcher") || starts_with(op, "library_") ||
 	    starts_with(op, "proxy_"))
 		return "reaches PyTorch's operators by name";
+	if (is_plain(op))
+		return NULL;
 	for (size_t i = 0; i < COUNT(device); i++)
 		if (starts_with(op, device[i])) {
 			op += strlen(device[i]);
-			return moves_overload(op, strlen(op)) ? NULL :
-			       "is an operator of PyTorch's";
+			break;
 		}
-	return NULL;
+	return moves_overload(op, strlen(op)) ? NULL :
+	       "is an operator of PyTorch's";
 }
 
 /* The operator of _ZN2at4_ops10empty_like4callE…; NULL with another name. */
@@ -120,6 +156,7 @@ static const char *of_torch(const char *name)
 		{ "_ZN2at3cpu", "computes inside PyTorch" },
 		{ "_ZN2at4cuda4blas", "computes inside PyTorch" },
 		{ "_ZN5torch3jit", "computes inside PyTorch" },
+		{ "_ZN5torch2nn", "computes inside PyTorch" },
 	};
 	const char *op;
 	size_t len;
@@ -147,17 +184,39 @@ static int is_torch(const char *name)
 		strstr(name, "5torch"));
 }
 
-static const char *of_python(const char *name)
+/* Libraries that PyTorch's contain and show. */
+static int is_inside(const char *name)
+{
+	static const char *const begin[] = {
+		"dnnl_", "_ZN4dnnl", "_ZNK4dnnl", "_ZN6fbgemm", "xnn_",
+		"pytorch_q", "mkl_", "MKL_",
+	};
+
+	return begins_with_any(name, begin, COUNT(begin));
+}
+
+/* Our slim headers call two functions of PyTorch's, by one function of
+ * Python's; the real ones may call anything. */
+static const char *of_python(const char *name, unsigned flags)
 {
 	static const char *const runs[] = {
 		"PyRun_", "Py_CompileString", "PyEval_EvalCode",
 		"PyImport_ImportModule", "PyImport_Import", "Py_Main",
 		"Py_RunMain",
 	};
+	static const char *const calls[] = {
+		"PyObject_Call", "PyObject_Vectorcall", "_PyObject_Call",
+		"_PyObject_Vectorcall", "PyVectorcall_", "PyEval_Call",
+		"PyEval_Eval", "PyImport_", "PyCFunction_Call",
+		"PyObject_CallMethod",
+	};
 
-	for (size_t i = 0; i < COUNT(runs); i++)
-		if (starts_with(name, runs[i]))
-			return "runs Python";
+	if (begins_with_any(name, runs, COUNT(runs)))
+		return "runs Python";
+	if (flags & AUDIT_SLIM && strcmp(name, "PyImport_AddModule") &&
+	    strcmp(name, "PyObject_CallFunctionObjArgs") &&
+	    begins_with_any(name, calls, COUNT(calls)))
+		return "calls into Python";
 	return NULL;
 }
 
@@ -167,6 +226,8 @@ const char *audit_symbol(const char *name, unsigned flags)
 
 	if (why)
 		return why;
+	if (is_inside(name))
+		return "is of a library inside PyTorch";
 	if (!(flags & AUDIT_BINDING)) {
 		if (is_shim(name) || is_torch(name))
 			return "is PyTorch's";
@@ -178,7 +239,7 @@ const char *audit_symbol(const char *name, unsigned flags)
 		return of_shim(name);
 	if (is_torch(name))
 		return of_torch(name);
-	return of_python(name);
+	return of_python(name, flags);
 }
 
 int audit_object(const void *image, size_t len, unsigned flags, char *text,

@@ -13,6 +13,7 @@ enum audit_flag {
 	AUDIT_BINDING = 1, /* includes torch's headers: forms paper, inline */
 	AUDIT_CUDA = 2,		/* has a run-time library of CUDA's in it, which
 				 * wants nearly everything of the C library */
+	AUDIT_SLIM = 4,		/* with AUDIT_BINDING: the headers are ours */
 };
 
 /* Why no object of that kind may want a symbol; NULL: it may. */

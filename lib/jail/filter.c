@@ -175,6 +175,30 @@ static int forked_rules(scmp_filter_ctx f)
 	return rc;
 }
 
+/*
+ * Nothing reports whose code a mapping was that is moved over.  And memory
+ * that the judge shares goes from one process to the next: holes in it are for
+ * the next one to fill.
+ */
+static int memory_rules(scmp_filter_ctx f)
+{
+	static const unsigned advice[] = { MADV_REMOVE, 20 /* COLD */,
+					   21 /* PAGEOUT */ };
+	size_t i;
+	int rc = refuse_if(f, SCMP_SYS(mremap),
+			   SCMP_A3_64(SCMP_CMP_MASKED_EQ, MREMAP_FIXED,
+				      MREMAP_FIXED));
+
+	for (i = 0; i < COUNT(advice) && !rc; i++)
+		rc = refuse_if(f, SCMP_SYS(madvise),
+			       SCMP_A2_64(SCMP_CMP_MASKED_EQ, LOW32,
+					  advice[i]));
+	if (!rc)
+		rc = refuse_if(f, SCMP_SYS(fallocate),
+			       SCMP_A1_64(SCMP_CMP_NE, 0, 0));
+	return rc;
+}
+
 /* Signals only to itself: abort() and raise() go through tgkill. */
 static int worker_rules(scmp_filter_ctx f)
 {
@@ -187,6 +211,8 @@ static int worker_rules(scmp_filter_ctx f)
 
 	if (!rc)
 		rc = refuse(f, tkill, 1);
+	if (!rc)
+		rc = memory_rules(f);
 	for (i = 0; i < COUNT(send) && !rc; i++)
 		rc = refuse_if(f, send[i],
 			       SCMP_A0_64(SCMP_CMP_NE, (unsigned)getpid(),

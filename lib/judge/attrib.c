@@ -11,7 +11,6 @@
  */
 #include "judge/attrib.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,31 +49,32 @@ static int is_user(enum place p)
 
 void attrib_call(struct attribution *a)
 {
-	a->nthread = 0;
+	a->until_user = a->until_foreign = INT64_MIN;
 	a->now = (struct attrib_call){ 0 };
 }
 
-static struct attrib_thread *thread_of(struct attribution *a, pid_t tid)
+/* How much of the time before `when` is not counted yet. */
+static double more(int64_t *until, int64_t when, double ns)
 {
-	for (size_t i = 0; i < a->nthread; i++)
-		if (a->thread[i].tid == tid)
-			return &a->thread[i];
-	if (a->nthread == ATTRIB_THREADS)
-		return &a->thread[ATTRIB_THREADS - 1];
-	a->thread[a->nthread] = (struct attrib_thread){ .tid = tid };
-	return &a->thread[a->nthread++];
+	double gap = *until == INT64_MIN ? ns : (double)(when - *until);
+
+	*until = when;
+	return gap < ns ? gap : ns;
 }
 
-void attrib_see(struct attribution *a, pid_t tid, enum place p, double ns)
+void attrib_see(struct attribution *a, int64_t when, enum place p, double ns)
 {
-	struct attrib_thread *t = thread_of(a, tid);
-
 	a->ns[p] += ns;
-	a->now.user += is_user(p) * ns;
-	a->now.foreign += is_foreign(p) * ns;
-	a->now.own += is_own(p) * ns;
-	t->user += is_user(p) * ns;
-	t->foreign += is_foreign(p) * ns;
+	if (is_user(p)) {
+		a->now.user += ns;
+		a->now.during_user += more(&a->until_user, when, ns);
+	}
+	if (is_foreign(p)) {
+		a->now.foreign += ns;
+		a->now.during_foreign += more(&a->until_foreign, when, ns);
+	}
+	if (is_own(p))
+		a->now.own += ns;
 }
 
 static void add_call(struct attrib_call *sum, const struct attrib_call *c)
@@ -83,23 +83,16 @@ static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 	sum->user += c->user;
 	sum->foreign += c->foreign;
 	sum->own += c->own;
-	sum->thread_user += c->thread_user;
-	sum->thread_foreign += c->thread_foreign;
+	sum->during_user += c->during_user;
+	sum->during_foreign += c->during_foreign;
 }
 
 void attrib_keep(struct attribution *a, int64_t length_ns)
 {
-	struct attrib_call *c = &a->now;
-
-	c->length = (double)length_ns;
-	for (size_t i = 0; i < a->nthread; i++) {
-		c->thread_user = fmax(c->thread_user, a->thread[i].user);
-		c->thread_foreign = fmax(c->thread_foreign,
-					 a->thread[i].foreign);
-	}
-	add_call(&a->all, c);
+	a->now.length = (double)length_ns;
+	add_call(&a->all, &a->now);
 	if (a->ncall < ATTRIB_CALLS)
-		a->call[a->ncall++] = *c;
+		a->call[a->ncall++] = a->now;
 }
 
 void attrib_add(struct attribution *sum, const struct attribution *a)
@@ -164,12 +157,12 @@ static int judge_calls(double calls, const struct attrib_call *sum,
 			 sum->foreign / calls / 1e3, name);
 		return 1;
 	}
-	if (sum->thread_foreign > FOREIGN_SHARE * sum->thread_user &&
-	    sum->thread_foreign > free_ns * calls) {
-		snprintf(text, len, "one thread spent %.0f of the %.0f us of "
-			 "%s in code that is not the candidate's, most in %s",
-			 sum->thread_foreign / calls / 1e3,
-			 sum->thread_user / calls / 1e3, which, name);
+	if (sum->during_foreign > FOREIGN_SHARE * sum->during_user &&
+	    sum->during_foreign > free_ns * calls) {
+		snprintf(text, len, "%.0f of the %.0f us of %s passed with a "
+			 "thread in code that is not the candidate's, most of "
+			 "it in %s", sum->during_foreign / calls / 1e3,
+			 sum->during_user / calls / 1e3, which, name);
 		return 1;
 	}
 	if (work > LONG_NS * calls && sum->own < OWN_SHARE * work) {

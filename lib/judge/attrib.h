@@ -11,22 +11,14 @@
 #define ATTRIB_CALLS 512
 
 /*
- * One call: its length, and CPU time by what the rules ask about, in all
- * threads together and in the one that spent most of it.  The latter is what
- * the call waited for: threads that are busy beside it, or pretend to be, do
- * not hide it.
+ * One call: its length, CPU time of all threads by what the rules ask about,
+ * and the time during which any thread was there.  By the latter threads that
+ * are busy beside foreign code, or pretend to be, do not hide it.
  */
 struct attrib_call {
 	double length, user, foreign, own;
-	double thread_user, thread_foreign;
+	double during_user, during_foreign;
 };
-
-/* One thread's part of a call. */
-struct attrib_thread {
-	pid_t tid;
-	double user, foreign;
-};
-#define ATTRIB_THREADS 64	/* more share the last one */
 
 /*
  * Of calls that count: all but the first, warm ones left out.  What was seen
@@ -45,13 +37,13 @@ struct attribution {
 	struct attrib_call call[ATTRIB_CALLS];	/* and the first */
 	size_t ncall;
 	struct attrib_call now;			/* the one under way, */
-	struct attrib_thread thread[ATTRIB_THREADS];	/* by threads */
-	size_t nthread;
+	int64_t until_user, until_foreign;	/* and what of it is counted */
 };
 
-/* Begins a call, counts time of a thread to it, and ends it. */
+/* Begins a call; counts the `ns` before `when`, in the order of time, in
+ * which some thread was in p; ends the call. */
 void attrib_call(struct attribution *a);
-void attrib_see(struct attribution *a, pid_t tid, enum place p, double ns);
+void attrib_see(struct attribution *a, int64_t when, enum place p, double ns);
 void attrib_keep(struct attribution *a, int64_t length_ns);
 
 /* Adds what another process of the same candidate did. */

@@ -78,6 +78,8 @@ static int complete(const struct rec *r, struct subject *s,
 		return -1;
 	s->program.object = s->object;
 	s->program.form = json_get_str(s->build, "form", "light");
+	s->program.slim = !strcmp(json_get_str(s->build, "headers", ""),
+				  "slim");
 	if (json_type(l) != JSON_ARRAY)
 		return 0;
 	jw_init(&w, &s->launchers);

@@ -54,10 +54,12 @@ enum place place_of(const char *path)
 		"libc.", "libc-", "libm.", "libm-", "libmvec", "libpthread",
 		"libdl.", "libdl-", "librt.", "librt-", "libgomp", "libomp",
 		"libiomp5", "libstdc++", "libgcc_s", "ld-", "libatomic",
-		"libgfortran", "libquadmath", NULL
+		"libquadmath", NULL
 	};
 	static const char *const blas[] = {
 		"libopenblas", "libblas", "libcblas", "libblis", "libmkl_",
+		/* has matmul in it, and comes with these */
+		"libgfortran",
 		NULL
 	};
 	static const char *const python[] = {

@@ -29,7 +29,6 @@ struct sampler {
 	size_t n;
 	uint64_t period_ns;
 	int no_kernel;
-	unsigned thin;		/* one in so many is kept */
 	unsigned turn;
 	struct sampled seen;
 };
@@ -163,7 +162,7 @@ int64_t sampler_patience(const struct sampler *s)
 void sampler_reset(struct sampler *s)
 {
 	sampler_drain(s, INT64_MAX);
-	s->thin = 1;
+	s->seen.thin = 1;
 	s->turn = 0;
 	s->seen.n = 0;
 	s->seen.weight_ns = (double)s->period_ns;
@@ -178,13 +177,13 @@ static void halve(struct sampler *s)
 	for (size_t i = 0; i < s->seen.n; i += 2)
 		s->seen.at[n++] = s->seen.at[i];
 	s->seen.n = n;
-	s->thin *= 2;
+	s->seen.thin *= 2;
 	s->seen.weight_ns *= 2;
 }
 
 void sampler_put(struct sampler *s, const struct sample_at *at)
 {
-	if (s->turn++ % s->thin)
+	if (s->turn++ % s->seen.thin)
 		return;
 	if (s->seen.n == SAMPLES_MAX)
 		halve(s);
@@ -194,7 +193,7 @@ void sampler_put(struct sampler *s, const struct sample_at *at)
 static void on_sample(struct sampler *s, const struct rec_sample *r,
 		      int64_t from)
 {
-	struct sample_at at = { .ip = r->ip, .tid = (pid_t)r->tid };
+	struct sample_at at = { .ip = r->ip, .when = (int64_t)r->time };
 
 	if ((int64_t)r->time < from)
 		return;
@@ -274,6 +273,19 @@ void sampler_drain(struct sampler *s, int64_t from)
 {
 	for (size_t i = 0; i < s->n; i++)
 		drain_ring(s, &s->ring[i], from);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	int64_t x = ((const struct sample_at *)a)->when;
+	int64_t y = ((const struct sample_at *)b)->when;
+
+	return (x > y) - (x < y);
+}
+
+void sampler_sort(struct sampler *s)
+{
+	qsort(s->seen.at, s->seen.n, sizeof(*s->seen.at), by_time);
 }
 
 const struct sampled *sampler_seen(const struct sampler *s)

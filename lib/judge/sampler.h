@@ -17,7 +17,9 @@
 
 struct sample_at {
 	uint64_t ip;
-	pid_t tid;
+	int64_t when;		/* CLOCK_MONOTONIC */
+	int64_t since;		/* of sampler_put: the time that it stands for;
+				 * 0: weight_ns */
 	int kernel;		/* in the kernel: ip says nothing */
 	int n;			/* words of the stack, from its top */
 	uint64_t stack[SAMPLE_WORDS];
@@ -28,6 +30,7 @@ struct sampled {
 	struct sample_at *at;	/* SAMPLES_MAX of them */
 	size_t n;
 	double weight_ns;	/* time that one of them stands for */
+	unsigned thin;		/* one in so many is kept */
 	uint64_t lost;		/* samples that found no room */
 	uint64_t mapped; /* times at which memory became executable */
 };
@@ -52,6 +55,8 @@ void sampler_reset(struct sampler *s);
  * SAMPLES_MAX samples an even part is kept, with more weight. */
 void sampler_drain(struct sampler *s, int64_t from);
 void sampler_put(struct sampler *s, const struct sample_at *at);
+/* Brings what was seen on several processors into the order of time. */
+void sampler_sort(struct sampler *s);
 const struct sampled *sampler_seen(const struct sampler *s);
 
 /* CPU time of all threads so far, by the kernel's books, samples in the kernel

@@ -133,6 +133,7 @@ struct program {
 	size_t codelen;
 	const char *object;	/* path of the shared object; NULL: none */
 	const char *form;	/* "light", … with an object */
+	int slim;		/* built against our own headers of torch's */
 	const char *launchers;	/* JSON array */
 	const char *mode;	/* compile */
 	int table;		/* baselines: runner_table will be called */

@@ -129,7 +129,7 @@ static int judge_symbols(struct judge *j, const struct program *p,
 	if (!j->dev->witnessed)
 		flags |= AUDIT_CUDA;
 	if (!strcmp(p->form, "paper") || !strcmp(p->form, "inline"))
-		flags |= AUDIT_BINDING;
+		flags |= AUDIT_BINDING | (p->slim ? AUDIT_SLIM : 0);
 	if (read_file(p->object, BUILD_OBJECT_MAX, &image, &e))
 		rc = fail_set(f, ST_INFRA_ERROR, PHASE_LOAD, "%s", e.msg);
 	else if (audit_object(image.buf, image.len, flags, text,

@@ -33,8 +33,9 @@ struct witness {
 	int by_trace;
 	int64_t look_ns;	/* by_trace: between two looks */
 	int64_t next, began, last; /* last: length of the call before */
+	int64_t looked, since;	/* by_trace: when, and how long after the
+				 * time before */
 	int64_t cpu;		/* at its begin */
-	uint64_t looks;
 	struct rng rng;
 	const unsigned char *own;
 	size_t own_len;
@@ -126,9 +127,8 @@ static void plan(struct witness *w, int64_t t0)
 void witness_begin(struct witness *w, int64_t t0)
 {
 	sampler_reset(w->s);
-	w->looks = 0;
 	w->cpu = sampler_cpu_ns(w->s);
-	w->began = t0;
+	w->began = w->looked = t0;
 	plan(w, t0);
 }
 
@@ -141,7 +141,8 @@ int64_t witness_next(const struct witness *w)
 static void on_thread(void *ctx, pid_t tid, uint64_t ip, uint64_t sp)
 {
 	struct witness *w = ctx;
-	struct sample_at at = { .ip = ip, .tid = tid };
+	struct sample_at at = { .ip = ip, .when = w->looked,
+				.since = w->since };
 	struct iovec to = { at.stack, sizeof(at.stack) };
 	struct iovec from = { (void *)(uintptr_t)sp, sizeof(at.stack) };
 	ssize_t got = process_vm_readv(tid, &to, 1, &from, 1, 0);
@@ -162,8 +163,9 @@ int witness_look(struct witness *w)
 		w->next = now + sampler_patience(w->s);
 		return 0;
 	}
+	w->since = now - w->looked;
+	w->looked = now;
 	w->next = now + around(w, w->look_ns);
-	w->looks++;
 	return trace_look(w->trace, deadline_in(2), on_thread, w);
 }
 
@@ -255,35 +257,44 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 		if (p == PLACE_BLAS && !w->may_blas)
 			p = PLACE_OTHER;
 	}
-	attrib_see(&w->saw, at->tid, p, ns);
+	attrib_see(&w->saw, at->when, p, ns);
 	if (p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
 	    p == PLACE_NOWHERE)
 		name_foreign(w, m, ns);
 }
 
+/* The time that sample i stands for.  Looks of our own stand for the time
+ * since the one before, and all together for the whole call. */
+static double weight(const struct witness *w, const struct sampled *seen,
+		     size_t i)
+{
+	if (!w->by_trace || w->looked <= w->began)
+		return seen->weight_ns;
+	return (double)seen->at[i].since * seen->thin * (double)w->last /
+	       (double)(w->looked - w->began);
+}
+
 void witness_end(struct witness *w, int64_t t1, int counts)
 {
 	const struct sampled *seen = sampler_seen(w->s);
-	double ns;
 
 	w->last = t1 - w->began;
 	if (!counts)
 		return;
 	sampler_drain(w->s, w->began);
+	sampler_sort(w->s);
 	attrib_call(&w->saw);
 	w->saw.calls++;
 	w->saw.moved += seen->mapped > 0;
-	ns = seen->weight_ns;
-	if (w->by_trace && w->looks)
-		ns = (double)w->last / (double)w->looks;
 	/* Without its mappings nothing can be attributed: all is missing. */
 	if (seen->n && !modules_read(&w->ms, w->pid, NULL)) {
 		w->checked = 0;
 		w->saw.samples += seen->n;
 		for (size_t i = 0; i < seen->n; i++)
-			attribute(w, &seen->at[i], ns);
-	} else if (seen->n) {
-		w->saw.missing_ns += (double)seen->n * ns;
+			attribute(w, &seen->at[i], weight(w, seen, i));
+	} else {
+		for (size_t i = 0; i < seen->n; i++)
+			w->saw.missing_ns += weight(w, seen, i);
 	}
 	attrib_keep(&w->saw, w->last);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen
@@ -292,7 +303,7 @@ void witness_end(struct witness *w, int64_t t1, int counts)
 		w->saw.missing_ns += (double)seen->lost * seen->weight_ns;
 	else
 		w->saw.missing_ns += (double)(sampler_cpu_ns(w->s) - w->cpu) -
-				     (double)seen->n * ns;
+				     (double)seen->n * seen->weight_ns;
 }
 
 const struct attribution *witness_saw(const struct witness *w)

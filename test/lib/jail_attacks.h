@@ -292,6 +292,32 @@ static int thread_works(void)
 	return ran;
 }
 
+/* Mappings moved over others, holes in memory that is shared. */
+static int try_mappings(void)
+{
+	int prot = PROT_READ | PROT_WRITE, bad;
+	int fd = (int)syscall(SYS_memfd_create, "shared", 0);
+	char *a = mmap(NULL, 8192, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *b, *s;
+
+	if (fd < 0 || a == MAP_FAILED || ftruncate(fd, 8192))
+		return 2;
+	s = mmap(NULL, 8192, prot, MAP_SHARED, fd, 0);
+	b = mmap(NULL, 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s == MAP_FAILED || b == MAP_FAILED)
+		return 2;
+	s[0] = s[4096] = 1;
+	bad = got("move a mapping over another",
+		  mremap(b, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, a) == a);
+	bad |= got("give shared pages back", !madvise(s, 4096, MADV_REMOVE));
+	bad |= got("punch a hole", !fallocate(fd, FALLOC_FL_PUNCH_HOLE |
+					      FALLOC_FL_KEEP_SIZE, 0, 4096));
+	if (mremap(a, 8192, 1 << 20, MREMAP_MAYMOVE) == MAP_FAILED)
+		return 2;	/* as realloc does */
+	close(fd);
+	return bad;
+}
+
 /* What only workers are refused: another process, another's schedule. */
 static int try_worker(const struct prey *p)
 {
@@ -323,6 +349,7 @@ static int try_worker(const struct prey *p)
 		   !prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0));
 	bad |= got("signal the group", !kill(0, 0));
 	bad |= got("signal everybody", !kill(-1, 0));
+	bad |= try_mappings();
 	bad |= got("shared memory of System V",
 		   shmget(IPC_PRIVATE, 4096, 0600) >= 0);
 	if (!thread_works()) {
