@@ -93,6 +93,7 @@ int data_take(struct data *d, const struct rec *r, struct err *e)
 	}
 	d->dropped[drop]++;
 	d->bad_logprobs += drop ? 0 : t.bad_logprobs;
+	d->turns_missing += drop || t.text ? 0 : (uint64_t)t.missing;
 	if (!drop)
 		return keep(d, &t, e);
 	traj_release(&t);
@@ -124,6 +125,9 @@ void data_write(struct jw *w, const struct data *d)
 		}
 	if (d->bad_logprobs)
 		jw_kint(w, "data/masked_tokens", (int64_t)d->bad_logprobs);
+	if (d->turns_missing)
+		jw_kint(w, "data/turns_without_ids",
+			(int64_t)d->turns_missing);
 	if (d->tokenised)
 		jw_kint(w, "data/tokenised", (int64_t)d->tokenised);
 }

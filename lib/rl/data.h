@@ -16,7 +16,7 @@ struct data {
 	size_t n, alloc;
 	uint64_t seen;			/* trajectories that were read */
 	uint64_t dropped[TRAJ_DROPS];
-	uint64_t bad_logprobs, tokenised;
+	uint64_t bad_logprobs, tokenised, turns_missing;
 	/* How they are taken. */
 	struct text *text;		/* checks ids; may be NULL */
 	int tokenise;			/* what has no ids gets some */

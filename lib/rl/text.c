@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
 #include "rl/text.h"
 
 #include <stdio.h>
@@ -48,6 +49,26 @@ static int ids_fit(const struct text *x, const struct traj *t, struct err *e)
 	return 1;
 }
 
+/* The longest run of text without U+FFFD, which servers put in place of bytes
+ * that are no text. */
+static const char *longest_run(const char *s, size_t *len)
+{
+	static const char none[] = "\xef\xbf\xbd";
+	const char *best = s;
+
+	for (*len = 0; *s; ) {
+		const char *end = strstr(s, none);
+		size_t n = end ? (size_t)(end - s) : strlen(s);
+
+		if (n > *len) {
+			best = s;
+			*len = n;
+		}
+		s += n + (end ? sizeof none - 1 : 0);
+	}
+	return best;
+}
+
 /* Whether the ids of the n-th answer, in the segments' order, spell it. */
 static int spells(const struct text *x, const struct json *turn,
 		  const char *said, struct str *s)
@@ -55,6 +76,7 @@ static int spells(const struct text *x, const struct json *turn,
 	int64_t n = json_path(turn, "tokens.n") ?
 		    json_int(json_path(turn, "tokens.n"), 0) : 0;
 	int32_t id[4096];
+	size_t len;
 
 	/* Long ones are taken on trust. */
 	if (n < 1 || n > 4096 ||
@@ -63,7 +85,8 @@ static int spells(const struct text *x, const struct json *turn,
 	str_reset(s);
 	if (tok_decode(x->tok, id, (size_t)n, 0, s) || !s->buf)
 		return 1;
-	return !*said || strstr(s->buf, said) != NULL;
+	said = longest_run(said, &len);
+	return !len || memmem(s->buf, s->len, said, len) != NULL;
 }
 
 int text_check(struct text *x, const struct json *root, const struct traj *t,

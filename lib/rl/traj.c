@@ -188,18 +188,24 @@ static int add_turns(struct traj *t, const struct json *turns, int logprobs,
 		     struct err *e)
 {
 	const struct json *m;
+	const char *why = NULL;
 	int rc = TRAJ_OK;
 
+	/* What the model said in a turn without ids is not learned, as what
+	 * the environment says. */
 	for (m = json_first(turns); m && !rc; m = json_next(m)) {
 		const struct json *k = json_get(m, "tokens");
 
-		if (json_type(k) != JSON_OBJECT || json_get(k, "missing")) {
-			err_set(e, CA_DATAERR, "turn %lld has no token ids: "
-				"%s", (long long)json_get_int(m, "turn", 0),
-				json_get_str(k, "missing", "none written"));
-			return TRAJ_NO_IDS;
+		if (json_type(k) == JSON_OBJECT && !json_get(k, "missing")) {
+			rc = add_turn(t, m, logprobs, e);
+			continue;
 		}
-		rc = add_turn(t, m, logprobs, e);
+		t->missing++;
+		why = json_get_str(k, "missing", "none written");
+	}
+	if (!rc && !t->nseg && t->missing) {
+		err_set(e, CA_DATAERR, "it has no token ids: %s", why);
+		rc = TRAJ_NO_IDS;
 	}
 	return rc;
 }

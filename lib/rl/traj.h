@@ -24,7 +24,7 @@ struct traj_seg {
 /* Why a trajectory, or some of its tokens, cannot be used. */
 enum traj_drop {
 	TRAJ_OK,
-	TRAJ_NO_IDS,			/* of some turn or all */
+	TRAJ_NO_IDS,			/* of any turn */
 	TRAJ_NO_REWARD,			/* null: the fault was not its own */
 	TRAJ_NO_TOKENS,			/* none that are the agent's */
 	TRAJ_TOO_LONG,
@@ -48,6 +48,7 @@ struct traj {
 	int64_t top_k;			/* 0: not stated */
 	char logprobs[16];		/* "raw", "temperature" or "" */
 	int64_t turns;
+	int64_t missing;		/* of them have no ids */
 	int redundant, cut;		/* cut: an answer was too long */
 	int64_t violations;
 	int text;			/* was tokenised by us */

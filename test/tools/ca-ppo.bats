@@ -159,7 +159,7 @@ drawn() { # how many, further options
 }
 
 @test "what cannot be used is dropped and counted" {
-	jq -c 'if .id == "t0" then .turns[0].tokens = {missing: "none"}
+	jq -c 'if .id == "t0" then .turns[].tokens = {missing: "none"}
 		elif .id == "t1" then .outcome.reward = null
 		elif .id == "t2" then .turns[1].tokens.mask = [[0, 1]]
 		elif .id == "t3" then .turns[0].tokens.logprobs = .turns[1].tokens.logprobs
@@ -170,6 +170,10 @@ drawn() { # how many, further options
 		."data/dropped/bad_ids" >= 2)' out
 	said 'has no token ids: none'
 	said 'no trajectory of the batch can be used'
+	# A turn that has none is as if the environment had said it.
+	jq -c '.turns[1].tokens = {missing: "none"}' in >half
+	ppo --out h half
+	jq -es '.[0]."data/turns_without_ids" == 4 and .[0]."data/used" == 4' out
 	# Ids of another model.
 	jq -c '.messages = [{role: "assistant", content: "what it never said"}]' in >foreign
 	try 65 ca-ppo --actor model --out y --ctx 64 --batch 16 foreign

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2016 # set by train.sh; jq has variables
+#
+# The server and rollouts of train.sh, which sources this.
+
+say() {
+	echo "train: $*" >&2
+}
+
+begin() {
+	command -v curl >/dev/null || {
+		say 'curl is needed'
+		exit 69
+	}
+	mkdir -p "$out"
+	log=$out/serve.log own=''
+	trap '[ -z "$own" ] || kill "$own" 2>/dev/null || true' EXIT
+}
+
+first_of() { # the first folder that is there; else the last argument
+	while [ $# -gt 1 ]; do
+		[ ! -e "$1" ] || break
+		shift
+	done
+	echo "$1"
+}
+
+order() { # reload, sleep or wake; body
+	curl -fsS -m 600 -X POST "${url%/v1}/$1" -d "${2:-}" >>"$log"
+}
+
+# The server gets these weights, which may be new ones of the same name.
+serve() {
+	if [ -z "$url" ]; then
+		rm -f "$out/url"
+		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
+			-j "$jobs" >"$out/url" 2>>"$log" 3>&- &
+		own=$!
+		until [ -s "$out/url" ]; do
+			kill -0 "$own" 2>/dev/null || {
+				tail -n 3 "$log" >&2
+				exit 69
+			}
+			sleep 0.1
+		done
+		url=$(cat "$out/url")
+	else
+		order reload "{\"model\":\"$(realpath "$1")\"}"
+	fi
+}
+
+# What candidates were worth as the trainers see it: milestones, or speedups.
+reward='if $raw == 0 or .outcome.reward == null then . else .outcome |= (.reward =
+	if .final.status == "ok" then .final.speedup.compile // .final.speedup.eager // -1
+	else -1 end) end'
+
+rollouts() { # folder, seed, option of ca-agent or none, tasks...
+	local status=0
+	[ ! -e "$1/used.ndjson" ] || return 0
+	"$here/rollout.sh" -e "$url" -m policy -o "$1" -k "$k" -j "$jobs" "${@:4}" -- -d "$dev" \
+		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} "${more[@]}" \
+		>"$1.txt" || status=$?
+	# 75: some were broken off, and have no reward.
+	[ "$status" = 0 ] || [ "$status" = 75 ] || {
+		say "rollouts failed, see $1.txt"
+		exit "$status"
+	}
+	jq -c --argjson raw "$raw" "$reward" "$1/trajectories.ndjson" >"$1/used.new"
+	mv "$1/used.new" "$1/used.ndjson"
+}

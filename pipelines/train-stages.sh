@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2086 # set by train.sh; options are words
+#
+# The stages of train.sh, which sources this.
+
+# With one GPU the server gives it up while weights are updated.
+train() { # stage, program and its options
+	[ -z "$url" ] || order sleep
+	"$bin/$2" --device "$dev" --ctx "$ctx" --out "$out/$1/w" --resume $common "${@:3}" \
+		>"$out/$1/new.ndjson"
+	cat "$out/$1/new.ndjson" >>"$out/$1/metrics.ndjson"
+	[ -z "$url" ] || order wake
+}
+
+data() { # actor: the agent's trajectories that rft and vpretrain read
+	mkdir -p "$out/data"
+	[ -e "$out/data/used.ndjson" ] || {
+		serve "$1"
+		rollouts "$out/data" "$((seed + 1000000))" "$single" "${tasks[@]}"
+	}
+}
+
+once() { # stage, further options as words, program and its options
+	mkdir -p "$out/$1"
+	[ -e "$out/$1/trained" ] || train "$1" "${@:3}" $2 "$out/data/used.ndjson" "${extra[@]}"
+	touch "$out/$1/trained"
+}
+
+mean_reward() { # of trajectories; null when none has one
+	jq -s 'map(.outcome.reward | numbers) | if length > 0 then add / length else null end' "$1"
+}
+
+# Held-out tasks: val/*, the best actor so far, and whether it has collapsed: more than 1
+# below the best.
+evaluate() { # rounds so far
+	local now best=null
+	serve "$out/ppo/w/actor"
+	rollouts "$out/ppo/val.$1" "$seed" --eval "$val"
+	now=$(mean_reward "$out/ppo/val.$1/used.ndjson")
+	echo "{\"kind\":\"metric\",\"v\":1,\"step\":$1,\"val/reward/mean\":$now}" \
+		>>"$out/ppo/metrics.ndjson"
+	[ ! -e "$out/best.txt" ] || best=$(cat "$out/best.txt")
+	if jq -en "$now != null and ($best == null or $now > $best)" >/dev/null; then
+		rm -rf "$out/best.new" "$out/best"
+		cp -r "$out/ppo/w/actor" "$out/best.new"
+		mv "$out/best.new" "$out/best"
+		echo "$now" >"$out/best.txt"
+	elif jq -en "$now != null and $best - $now > 1" >/dev/null; then
+		say "collapse after $1 rounds: $now on held-out tasks, $best before ($out/best)"
+	fi
+}
+
+ppo() { # stage, rounds, option of ca-agent or none, actor, critic or none
+	local r dir=$out/$1 used=()
+	mkdir -p "$dir"
+	for ((r = 0; r < $2; r++)); do
+		used+=("$dir/round.$r/used.ndjson")
+		[ ! -e "$dir/round.$r/trained" ] || continue
+		serve "$(first_of "$dir/w/actor" "$4")"
+		rollouts "$dir/round.$r" "$((seed + r))" "$3" "${tasks[@]}"
+		train "$1" ca-ppo --actor "$4" ${5:+--critic "$5"} --steps $((r + 1)) \
+			--batch "$(wc -l <"${used[0]}")" $ppo_opts "${used[@]}"
+		touch "$dir/round.$r/trained"
+		say "$1: round $((r + 1)) of $2, mean reward $(mean_reward "${used[r]}")"
+		if [ "$1" = ppo ] && [ -n "$val" ] && [ $(((r + 1) % every)) = 0 ]; then
+			evaluate $((r + 1))
+		fi
+	done
+}

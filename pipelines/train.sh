@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# train.sh -m MODEL -o DIR [OPTION...] TASKS... [-- OPTION...]
+#
+# The paper's stages, each in a folder of DIR: `warm`, single-turn PPO; `rft`, fine-tuning
+# on the agent's good trajectories; `vpretrain`, a critic from all of them; `ppo`, agentic
+# PPO.  Options behind -- go to ca-agent.  The same command again goes on where it was.
+#   -w N, -r N    rounds of warm (0) and of ppo (2); each rolls out all tasks, then updates
+#   -k N, -j N    rollouts of a task (1), at once (8)
+#   -d DEV, -c N  cpu (default), cuda or cuda:N; context in tokens (4096)
+#   -x FILE       further trajectories for rft and vpretrain; may be repeated
+#   -s STAGE      only this one, on what those before it left
+#   -e URL        a running ca-serve that sees the same folders, its model named `policy`
+#   -V FILE       evaluate on these tasks, and keep the best actor in DIR/best, ...
+#   -v N          ... after every N rounds of ppo (1)
+#   -S N          seed (0)
+#   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, ca-vpretrain
+#                 and ca-ppo
+#   --no-agent --raw-reward --no-rft --no-vpretrain     the paper's ablations
+# Metrics are in DIR/STAGE/metrics.ndjson, the last actor is what DIR/actor points to.
+set -eu -o pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+bin=${CA_BIN:-$here/../bin}
+
+usage() {
+	sed -n '4,25s/^# \{0,1\}//p' "$0" >&2
+	exit 64
+}
+
+model='' out='' warm=0 rounds=2 k=1 jobs=8 dev=cpu ctx=4096 only='' url='' val='' every=1
+seed=0 common='' rft_opts='' vp_opts='' ppo_opts='' single='' raw=0 rft=1 vpretrain=1
+extra=() tasks=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+	case $1 in
+	--no-agent) single=--single-turn ;;
+	--raw-reward) raw=1 ;;
+	--no-rft) rft=0 ;;
+	--no-vpretrain) vpretrain=0 ;;
+	-[morwkjdcxseVvStRPQ])
+		[ $# -gt 1 ] || usage
+		case $1 in
+		-m) model=$2 ;;
+		-o) out=$2 ;;
+		-w) warm=$2 ;;
+		-r) rounds=$2 ;;
+		-k) k=$2 ;;
+		-j) jobs=$2 ;;
+		-d) dev=$2 ;;
+		-c) ctx=$2 ;;
+		-x) extra+=("$2") ;;
+		-s) only=$2 ;;
+		-e) url=$2 ;;
+		-V) val=$2 ;;
+		-v) every=$2 ;;
+		-S) seed=$2 ;;
+		-t) common=$2 ;;
+		-R) rft_opts=$2 ;;
+		-P) vp_opts=$2 ;;
+		-Q) ppo_opts=$2 ;;
+		esac
+		shift
+		;;
+	-*) usage ;;
+	*) tasks+=("$1") ;;
+	esac
+	shift
+done
+[ $# = 0 ] || shift
+[ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
+case $only in '' | warm | rft | vpretrain | ppo) ;; *) usage ;; esac
+# Both are read by what follows.
+# shellcheck disable=SC2034
+more=("$@") served=''
+# shellcheck source=pipelines/train-serve.sh
+. "$here/train-serve.sh"
+# shellcheck source=pipelines/train-stages.sh
+. "$here/train-stages.sh"
+begin
+
+wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+if wanted warm && [ "$warm" -gt 0 ]; then
+	ppo warm "$warm" --single-turn "$model" ''
+fi
+base=$(first_of "$out/warm/w/actor" "$model")
+if wanted rft && [ "$rft" = 1 ]; then
+	data "$base"
+	once rft "$rft_opts" ca-rft --actor "$base"
+fi
+actor=$(first_of "$out/rft/w" "$base")
+if wanted vpretrain && [ "$vpretrain" = 1 ]; then
+	data "$base"
+	once vpretrain "$vp_opts" ca-vpretrain --actor "$actor"
+fi
+if wanted ppo; then
+	critic=$(first_of "$out/vpretrain/w" '')
+	ppo ppo "$rounds" "$single" "$actor" "$critic"
+fi
+last=$(first_of "$out/ppo/w/actor" "$actor")
+ln -sfn "$(realpath "$last")" "$out/actor"

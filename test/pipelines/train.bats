@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# pipelines/train.sh with everything real but small: a tiny random model behind
+# ca-serve, four tasks in jails on the CPU, all trainers.  Such a model earns
+# only -1, so fine-tuning and value pretraining read scripted trajectories too.
+
+load ../tools/agent.bash
+
+setup() {
+	command -v curl >/dev/null || skip 'no curl'
+	agent_setup
+	export OMP_NUM_THREADS=1
+	local tests=$root/test/tools
+	python3 "$tests/serve_model.py" model
+	# Room for the agent's prompt, which is bytes to it; tools it cannot call.
+	jq '.max_position_embeddings = 4096' model/config.json >c && mv c model/config.json
+	jq '.chat_template |= sub(".*endif %}{% for m"; "{% for m")' \
+		model/tokenizer_config.json >c && mv c model/tokenizer_config.json
+	python3 "$tests/trajs.py" random 12 >scripted
+	jq -c '., .code += "\n", .code += "\n\n", .code += "\n\n\n"' tasks >four
+}
+
+teardown() {
+	agent_teardown
+}
+
+train() {
+	CA_BIN=$bin "$root/pipelines/train.sh" -m model -o run -c 3072 -j 2 -x scripted \
+		-R '--batch 8' -P '--batch 8 --held-out 0.3' "$@" four -- --skill skill \
+		--max-tokens 8 --judge ./judge 2>err 3>&- || {
+		cat err
+		tail run/serve.log
+		return 1
+	}
+}
+
+step() {
+	jq .state.step "run/$1/train.json"
+}
+
+@test "warm-up, fine-tuning, value pretraining, two rounds of PPO; each stage alone" {
+	train -w 1 -V four
+	[ "$(step warm/w/actor)" = 1 ] && [ "$(step rft/w)" -ge 1 ]
+	[ "$(step vpretrain/w)" -ge 1 ] && [ "$(step ppo/w/critic)" = 2 ]
+	# All were the agent's own weights, and those of the round.
+	jq -es 'map(select(."data/seen")) | length == 2 and
+		all(."rho/max_dev_update0" == 0) and
+		all(."critic/rewards/mean" == -1 and ."data/used" >= 1)' run/ppo/metrics.ndjson
+	jq -es 'map(select(has("val/reward/mean"))) | length == 2' run/ppo/metrics.ndjson
+	for r in 0 1; do
+		jq -r .model.weight_version run/ppo/round.$r/used.ndjson | sort -u
+	done >versions
+	[ "$(sort -u versions | wc -l)" = 2 ] && [ "$(wc -l <versions)" = 2 ]
+	[ "$(jq -s 'map(select(."data/seen")) | .[0]."data/seen"' run/rft/metrics.ndjson)" = 16 ]
+	cmp run/actor/model.safetensors run/ppo/w/actor/model.safetensors
+	[ -e run/best/model.safetensors ]
+	# Again: nothing is left to do.
+	cp -r run/ppo/w before
+	train -w 1 -V four
+	cmp before/actor/model.safetensors run/ppo/w/actor/model.safetensors
+	# One stage alone, on what the others left.
+	rm -r run/vpretrain
+	train -s vpretrain
+	[ "$(step vpretrain/w)" -ge 1 ]
+	# A third round goes on.
+	train -s ppo -r 3
+	[ "$(step ppo/w/actor)" = 3 ]
+	[ -z "$(pgrep -f "$PWD/run" || true)" ]
+}
+
+@test "the ablations leave out what they say" {
+	# Over a server that somebody else has started.
+	"$bin/ca-serve" -m model --name policy --port 0 --ctx 3072 >url 2>/dev/null 3>&- &
+	echo $! >>servers
+	for _ in {1..100}; do
+		[ -s url ] && break
+		sleep 0.1
+	done
+	train -e "$(cat url)" --no-rft --no-vpretrain --no-agent --raw-reward -r 1
+	[ ! -e run/rft ] && [ ! -e run/vpretrain ]
+	[ "$(jq -r .mode run/ppo/round.0/used.ndjson | sort -u)" = single-turn ]
+	[ "$(step ppo/w/actor)" = 1 ]
+	grep -q '"asleep":true' run/serve.log
+	status=0
+	"$root/pipelines/train.sh" -o x four 2>/dev/null || status=$?
+	[ "$status" = 64 ]
+}
