@@ -67,6 +67,16 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 int rollout_run(const struct agent_opts *o, const struct agent_task *t,
 		struct err *e);
 
+/* What ended a rollout, and the words for it in records. */
+enum stop { STOP_NONE, STOP_FINAL, STOP_MAX_TURNS, STOP_CONTEXT, STOP_WALL,
+	    STOP_FORMAT, STOP_COST, STOP_API_ERROR, STOP_INFRA_ERROR,
+	    STOP_KILLED, STOP_COUNT };
+const char *stop_name(enum stop s);
+enum stop stop_parse(const char *name);
+/* Whether that is nobody's merit or fault: no reward, not for training, and
+ * made again by --resume. */
+int stop_is_fault(enum stop s);
+
 #define ROLLOUT_RECORD "trajectory.json"
 #define ROLLOUT_LOG "log.ndjson"
 

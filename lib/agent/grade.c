@@ -38,17 +38,6 @@ int log_verdict(struct rollout *r, enum ask stage, const char *graded,
 	return rc;
 }
 
-static const struct evaluation *graded(const struct state *s,
-				       const char *which)
-{
-	size_t i;
-
-	for (i = 0; i < s->neval; i++)
-		if (!strcmp(s->eval[i].graded, which))
-			return &s->eval[i];
-	return NULL;
-}
-
 /* The right candidate with the largest speedup; the later of two equal. */
 static const struct evaluation *fastest(const struct state *s)
 {
@@ -98,7 +87,7 @@ static int grade_final(struct rollout *r, struct err *e)
 static int grade_best(struct rollout *r, struct err *e)
 {
 	const struct evaluation *best = fastest(&r->s);
-	const struct evaluation *final = graded(&r->s, "final");
+	const struct evaluation *final = state_graded(&r->s, "final");
 	struct rec c;
 	size_t at;
 	int rc = -1;
@@ -121,9 +110,9 @@ int grade(struct rollout *r, struct err *e)
 	struct err why = ERR_INIT;
 	int rc = 0;
 
-	if (counts && has_candidate(r) && !graded(&r->s, "final"))
+	if (counts && has_candidate(r) && !state_graded(&r->s, "final"))
 		rc = grade_final(r, &why);
-	if (!rc && counts && r->o->eval && !graded(&r->s, "best"))
+	if (!rc && counts && r->o->eval && !state_graded(&r->s, "best"))
 		rc = grade_best(r, &why);
 	if (rc && sig_caught())
 		return err_set(e, CA_TEMPFAIL, "interrupted");

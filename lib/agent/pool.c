@@ -175,11 +175,13 @@ static void pass_line(void *ctx, const char *line, size_t len)
 	write_line(ctx, line, len);
 }
 
-/* Whether it was broken off for faults that are not its own. */
-static int is_fault(const char *why)
+/* Whether this record is of one that was broken off. */
+static int is_fault(const struct json *record)
 {
-	return !strcmp(why, "infra_error") || !strcmp(why, "killed") ||
-	       !strcmp(why, "api_error");
+	const char *why = json_str(json_path(record, "outcome.stop_reason"),
+				   "infra_error");
+
+	return stop_is_fault(stop_parse(why));
 }
 
 /* Puts the record of a rollout out, and what became of it into the counts; 1
@@ -189,7 +191,7 @@ static int emit(struct pool *p, const struct str *line)
 	struct json *j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE,
 				    NULL, NULL);
 	const char *why = json_str(json_path(j, "outcome.stop_reason"), "?");
-	int fault = is_fault(why);
+	int fault = is_fault(j);
 
 	write_line(p, line->buf, line->len);
 	p->progress.out++;
@@ -297,8 +299,7 @@ static int is_finished(struct pool *p, const struct job *job,
 	if (!job->resume || home_record(&p->home, job->id, line, NULL))
 		return 0;
 	j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE, NULL, NULL);
-	fault = is_fault(json_str(json_path(j, "outcome.stop_reason"),
-				  "infra_error"));
+	fault = is_fault(j);
 	json_free(j);
 	return !fault;
 }

@@ -70,16 +70,6 @@ static void write_eval(struct jw *w, const struct evaluation *v, int no_prov,
 	jw_end_obj(w);
 }
 
-static const struct evaluation *find(const struct state *s, const char *which)
-{
-	size_t i;
-
-	for (i = 0; i < s->neval; i++)
-		if (!strcmp(s->eval[i].graded, which))
-			return &s->eval[i];
-	return NULL;
-}
-
 /* {id, status, reward, speedup} of a graded candidate; its reward. */
 static void write_grade(struct jw *w, const char *key,
 			const struct evaluation *v, double *reward,
@@ -115,8 +105,8 @@ static void write_grade(struct jw *w, const char *key,
 
 static void write_outcome(struct jw *w, const struct rollout *r)
 {
-	const struct evaluation *final = find(&r->s, "final");
-	const struct evaluation *best = find(&r->s, "best");
+	const struct evaluation *final = state_graded(&r->s, "final");
+	const struct evaluation *best = state_graded(&r->s, "best");
 	double reward = -1, other = 0;
 	int known = 1, also = 0;
 

@@ -17,15 +17,6 @@
 #include "agent/try.h"
 #include "cu/lease.h"
 
-enum stop { STOP_NONE, STOP_FINAL, STOP_MAX_TURNS, STOP_CONTEXT, STOP_WALL,
-	    STOP_FORMAT, STOP_COST, STOP_API_ERROR, STOP_INFRA_ERROR,
-	    STOP_KILLED, STOP_COUNT };
-const char *stop_name(enum stop s);
-enum stop stop_parse(const char *name);
-/* Whether that is nobody's merit or fault: no reward, not for training, and
- * made again by --resume. */
-int stop_is_fault(enum stop s);
-
 /* What the last answer was, once it is dealt with. */
 enum said { SAID_NONE, SAID_CALLS, SAID_TEXT, SAID_NOTHING, SAID_CUT };
 
@@ -100,6 +91,9 @@ void state_release(struct state *s);
 
 /* An event changes the state; ctx is the struct state. */
 int state_apply(void *ctx, const struct json *event, struct err *e);
+/* The verdict on the candidate that was graded as "final" or "best"; NULL. */
+const struct evaluation *state_graded(const struct state *s,
+				      const char *which);
 /* After a replay: forgets verdicts of a call that has no result. */
 void state_settle(struct state *s);
 

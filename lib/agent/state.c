@@ -408,6 +408,16 @@ static int apply_eval(struct state *s, const struct json *ev, struct err *e)
 	return 0;
 }
 
+const struct evaluation *state_graded(const struct state *s, const char *which)
+{
+	size_t i;
+
+	for (i = 0; i < s->neval; i++)
+		if (!strcmp(s->eval[i].graded, which))
+			return &s->eval[i];
+	return NULL;
+}
+
 void state_settle(struct state *s)
 {
 	while (s->neval && !s->eval[s->neval - 1].committed)

@@ -3,8 +3,8 @@
 #
 # ca-agent against a real server and a real model (make test-agent): SmolLM2
 # in the cache's folder `smol`, or the Hugging Face folder CA_AGENT_MODEL,
-# behind `transformers serve`; or any server, CA_AGENT_ENDPOINT, with the model
-# of that name.  Small models solve nothing: what is shown is the loop.
+# behind `transformers serve` and behind ca-serve; or any server,
+# CA_AGENT_ENDPOINT, with the model of that name.  Small models solve nothing: what is shown is the loop.
 
 load ../tools/agent.bash
 # shellcheck disable=SC2154,SC2031 # of agent.bash
@@ -74,10 +74,13 @@ print(s.getsockname()[1])'
 
 # drive URL NAME [OPTION...]: five tasks, up to twenty turns each
 drive() {
+	local status=0
 	"$bin/ca-agent" --endpoint "$1" --model "$2" --skill skill -d cpu --judge ./judge -j 5 \
-		--turns 20 --max-tokens 128 --temperature 1.2 --ctx 8192 --wall 40m "${@:3}" tasks >out
+		--turns 20 --max-tokens 128 --temperature 0.8 --ctx 8192 --wall 40m "${@:3}" tasks >out ||
+		status=$?
 	jq -r '"\(.outcome.stop_reason): \(.cost.turns) turns, \(.cost.completion_tokens) tokens, " +
-		"\([.turns[].calls[]] | length) calls, \(.schema_violations) with violations"' out
+		"\([.turns[].calls[]] | length) calls, \(.schema_violations) with violations; \(.outcome.why // "")"' out
+	[ "$status" = 0 ] || { cat server.log; return 1; }
 }
 
 # What holds of any trajectory, whatever the model said.
@@ -108,6 +111,27 @@ proper() {
 	# No request was found fault with.
 	grep -c '"POST /v1/chat/completions HTTP/1.1" 200' server.log
 	[ "$(grep -c '"POST /v1/chat/completions HTTP/1.1" [345]' server.log)" = 0 ]
+}
+
+@test "ca-serve: five tasks, token ids and log-probabilities of every turn" {
+	[ -z "${CA_AGENT_ENDPOINT-}" ] || skip 'CA_AGENT_ENDPOINT names another server'
+	need_model
+	"$bin/ca-serve" -m "$PWD/model" --port 0 -j 5 --ctx 8192 --name smol >url 2>server.log 3>&- &
+	echo $! >>"$dir/servers"
+	for _ in $(seq 240); do
+		[ -s url ] && break
+		sleep 1
+	done
+	drive "$(cat url)" smol --token-ids
+	proper
+	cat server.log
+	jq -c '[.segments[] | [.first_turn, .why]]' out
+	# As many ids as tokens, and a mask over what the model said.
+	jq -e 'all(.turns[]; .tokens.missing == null and
+		.tokens.mask[0][1] - .tokens.mask[0][0] == .usage.completion)' out
+	jq -r '.turns[-1].tokens.logprobs' out | base64 -d | od -An -t f4 -v | tr -s ' ' '\n' |
+		awk 'NF { n++; if ($1 > 0) exit 1 } END { exit !n }'
+	jq -e '.model.weight_version | type == "string"' out
 }
 
 @test "a server that is there already: five tasks" {

@@ -50,9 +50,19 @@ rollouts() {
 	# The other one answers 401, until it is served anew.
 	script "${turns[@]}" "$(jq -nc '{faults: [range(9) | {status: 401}]}')"
 	serve
-	# Each judge counts what it was asked.
+	# Each judge answers once the other one has been asked too.
 	for i in 1 2; do
-		sed "s,exec jq,exec tee -a asked.$i | jq," judge >judge.$i
+		cat >judge.$i <<-END
+			#!/bin/bash
+			while read -r line; do
+				echo >asked.$i
+				for _ in {1..600}; do
+					[ -e asked.$((3 - i)) ] && break
+					sleep 0.1
+				done
+				cat <<<"\$line"
+			done | ./judge
+		END
 		chmod 755 judge.$i
 	done
 	run rollouts -e "$first" -e "$url" -k 8 -j 4 -J ./judge.1 -J ./judge.2 tasks
