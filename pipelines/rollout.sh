@@ -16,8 +16,7 @@ set -eu -o pipefail
 bin=${CA_BIN:-$(cd "$(dirname "$0")/.." && pwd)/bin}
 
 usage() {
-	sed -n '4,15s/^# \{0,1\}//p' "$0" >&2
-	exit 64
+	sed -n '4,15s/^# \{0,1\}//p' "$0"
 }
 
 ends=() judges=() model='' out='' jobs=8 k=1 in=0 price=0
@@ -31,7 +30,8 @@ while getopts e:m:o:j:k:J:c:C:h opt; do
 	J) judges+=(--judge "$OPTARG") ;;
 	c) in=$OPTARG ;;
 	C) price=$OPTARG ;;
-	*) usage ;;
+	h) usage && exit ;;
+	*) usage >&2 && exit 64 ;;
 	esac
 done
 shift $((OPTIND - 1))
@@ -41,7 +41,10 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	shift
 done
 [ $# = 0 ] || shift
-[ ${#ends[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
+[ ${#ends[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || {
+	usage >&2
+	exit 64
+}
 mkdir -p "$out"
 
 status=0

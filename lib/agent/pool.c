@@ -30,6 +30,10 @@
 
 #define LEAVE_S 20		/* for children to end after a signal */
 #define STARTS 2		/* of one rollout that crashes */
+/* An endpoint that ended several rollouts in a row gets none for so long, for
+ * each of them. */
+#define DOWN_S 30
+#define DOWN_MOST 20
 
 struct child {
 	pid_t pid;		/* 0: a free slot */
@@ -40,12 +44,18 @@ struct child {
 	struct job job;
 };
 
+struct end {
+	int faults;		/* rollouts in a row that ended by it */
+	int64_t until;		/* then it is asked again */
+};
+
 struct pool {
 	const struct pool_opts *o;
 	const struct common *c;
 	struct agent_opts *a;
 	struct child *child;
 	size_t n, running, given;
+	struct end *end;	/* of each endpoint, or of the command */
 	struct judges *judges;
 	struct feed *feed;
 	struct home home;
@@ -112,20 +122,40 @@ static void run_child(struct pool *p, struct child *c, int sock)
 	_exit(rc ? e.code ? e.code : CA_SOFTWARE : 0);
 }
 
-/* The endpoint with the fewest rollouts. */
-static size_t least_busy(const struct pool *p)
+static size_t load_of(const struct pool *p, size_t endpoint)
 {
-	size_t best = 0, least = SIZE_MAX, k, i, n;
+	size_t n = 0, i;
+
+	for (i = 0; i < p->n; i++)
+		n += p->child[i].pid && p->child[i].endpoint == endpoint;
+	return n;
+}
+
+/* The endpoint with the fewest rollouts; one that is down ends them fast, and
+ * would get them all. */
+static size_t choose_endpoint(const struct pool *p)
+{
+	size_t best = 0, least = SIZE_MAX, k, n;
+	int64_t now = now_ns();
 
 	for (k = 0; k < p->o->endpoints->n; k++) {
-		for (n = i = 0; i < p->n; i++)
-			n += p->child[i].pid && p->child[i].endpoint == k;
+		n = load_of(p, k) + (p->end[k].until > now ? p->n : 0);
 		if (n < least) {
 			least = n;
 			best = k;
 		}
 	}
 	return best;
+}
+
+/* What a rollout that ended says of its endpoint. */
+static void note_endpoint(struct pool *p, const struct child *c, enum stop s)
+{
+	struct end *end = &p->end[c->endpoint];
+
+	end->faults = s == STOP_API_ERROR ? end->faults + 1 : 0;
+	end->until = end->faults > 1 ? deadline_in(end->faults < DOWN_MOST ?
+			DOWN_S * end->faults : DOWN_S * DOWN_MOST) : 0;
 }
 
 static int start_child(struct pool *p, struct child *c, struct err *e)
@@ -135,7 +165,7 @@ static int start_child(struct pool *p, struct child *c, struct err *e)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_sys(e, CA_SOFTWARE, "cannot make a socket");
 	c->in.cap = c->out.cap = 2 * WIRE_MAX;
-	c->endpoint = least_busy(p);
+	c->endpoint = choose_endpoint(p);
 	c->starts++;
 	fflush(NULL);
 	c->pid = fork();
@@ -175,30 +205,26 @@ static void pass_line(void *ctx, const char *line, size_t len)
 	write_line(ctx, line, len);
 }
 
-/* Whether this record is of one that was broken off. */
-static int is_fault(const struct json *record)
+/* What ended the rollout of this record. */
+static enum stop stop_of(const struct json *record)
 {
-	const char *why = json_str(json_path(record, "outcome.stop_reason"),
-				   "infra_error");
-
-	return stop_is_fault(stop_parse(why));
+	return stop_parse(json_str(json_path(record, "outcome.stop_reason"),
+				   "infra_error"));
 }
 
-/* Puts the record of a rollout out, and what became of it into the counts; 1
- * when it was broken off. */
-static int emit(struct pool *p, const struct str *line)
+/* Puts the record of a rollout out, and what became of it into the counts. */
+static enum stop emit(struct pool *p, const struct str *line)
 {
 	struct json *j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE,
 				    NULL, NULL);
-	const char *why = json_str(json_path(j, "outcome.stop_reason"), "?");
-	int fault = is_fault(j);
+	enum stop s = stop_of(j);
 
 	write_line(p, line->buf, line->len);
 	p->progress.out++;
-	progress_count(&p->progress, why);
-	p->infra |= fault;
+	progress_count(&p->progress, stop_name(s));
+	p->infra |= stop_is_fault(s);
 	json_free(j);
-	return fault;
+	return s;
 }
 
 /* A rollout that left no record. */
@@ -220,13 +246,12 @@ static void emit_failure(struct pool *p, struct child *c, int status)
 	str_release(&line);
 }
 
-static void free_child(struct pool *p, struct child *c)
+static void free_child(struct child *c)
 {
 	str_release(&c->in);
 	str_release(&c->out);
 	job_release(&c->job);
 	memset(c, 0, sizeof(*c));
-	(void)p;
 }
 
 static void reap_child(struct pool *p, struct child *c)
@@ -234,6 +259,7 @@ static void reap_child(struct pool *p, struct child *c)
 	struct str line = { .cap = JSON_MAX_LINE + 1 };
 	struct err e = ERR_INIT;
 	int status = 0, interrupted;
+	enum stop s;
 
 	while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
 		;
@@ -246,9 +272,11 @@ static void reap_child(struct pool *p, struct child *c)
 	str_release(&c->out);
 	interrupted = sig_caught() || p->gone;
 	if (!status && !home_record(&p->home, c->job.id, &line, &e)) {
+		s = emit(p, &line);
+		note_endpoint(p, c, s);
 		/* What can go on needs its files. */
-		if (!emit(p, &line))
-			home_clean(&p->home, c->job.id, p->o->keep);
+		home_clean(&p->home, c->job.id, p->o->keep ||
+			   stop_is_fault(s));
 	} else if (!interrupted && c->starts < STARTS &&
 		   WIFSIGNALED(status)) {
 		c->job.resume = 1;
@@ -260,7 +288,7 @@ static void reap_child(struct pool *p, struct child *c)
 		emit_failure(p, c, status);
 	}
 	str_release(&line);
-	free_child(p, c);
+	free_child(c);
 }
 
 /* Its questions, and the answers that wait for it. */
@@ -299,7 +327,7 @@ static int is_finished(struct pool *p, const struct job *job,
 	if (!job->resume || home_record(&p->home, job->id, line, NULL))
 		return 0;
 	j = json_parse(line->buf, line->len - 1, JSON_MAX_LINE, NULL, NULL);
-	fault = is_fault(j);
+	fault = stop_is_fault(stop_of(j));
 	json_free(j);
 	return !fault;
 }
@@ -323,12 +351,12 @@ static void start_more(struct pool *p)
 		if (c->job.refused || is_finished(p, &c->job, &line)) {
 			if (!c->job.refused)
 				emit(p, &line);
-			free_child(p, c);
+			free_child(c);
 			i--;
 		} else if (start_child(p, c, &e)) {
 			complain("%s", e.msg);
 			p->exit_code = CA_SOFTWARE;
-			free_child(p, c);
+			free_child(c);
 			break;
 		}
 	}
@@ -426,8 +454,10 @@ static int open_all(struct pool *p, int argc, char **argv, int first,
 	p->judges = judges_open(&j, e);
 	p->feed = feed_open(&f, argc, argv, first, e);
 	p->child = calloc(p->n, sizeof(*p->child));
+	p->end = calloc(p->o->endpoints->n + 1, sizeof(*p->end));
 	p->fds = calloc(2 * p->n + 300, sizeof(*p->fds));
-	if (p->judges && p->feed && p->child && p->fds)
+	if (p->judges && p->feed && p->child && p->end &&
+	    p->fds)
 		return 0;
 	return e->code ? -1 : err_set(e, CA_SOFTWARE, "out of memory");
 }
@@ -474,6 +504,7 @@ int pool_run(const struct pool_opts *o, const struct common *c, int argc,
 	judges_close(p.judges);
 	feed_close(p.feed);
 	free(p.child);
+	free(p.end);
 	free(p.fds);
 	net_stop();
 	return rc;

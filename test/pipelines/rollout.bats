@@ -33,6 +33,7 @@ teardown() {
 	sort out.d/trajectories.ndjson | cmp - first
 	run "$root/pipelines/rollout.sh" -m m
 	[ "$status" = 64 ]
+	"$root/pipelines/rollout.sh" -h | grep -q '^Tasks in, trajectories out'
 }
 
 # rollouts ARG...: of the script, into out.d, summary in summary
@@ -86,6 +87,15 @@ rollouts() {
 			[ "$(grep -c '"e":"begin"' "out.d/run/$id/log.ndjson")" = 1 ]
 			grep -q '"e":"again"' "out.d/run/$id/log.ndjson"
 		done
+}
+
+@test "an endpoint that is gone does not take all rollouts with it" {
+	script "$(sh_turn 'sleep 0.3')" "$done_turn"
+	serve
+	run rollouts -e http://127.0.0.1:9/v1 -e "$url" -k 10 -j 2 -J ./judge tasks
+	[ "$status" = 75 ]
+	cat summary
+	grep -q '^stopped by  api_error: [12], final: [89]$' summary
 }
 
 @test "interrupted, the same command goes on" {
