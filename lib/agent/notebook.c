@@ -78,11 +78,15 @@ static void write_replaced(struct jw *w, const struct json *cell,
 	jw_end_obj(w);
 }
 
-static void write_new(struct jw *w, const struct change *c, size_t number)
+static void write_new(struct jw *w, const struct change *c,
+		      const struct json *cells)
 {
+	size_t number = json_len(cells);
 	char id[32];
 
-	snprintf(id, sizeof(id), "new-%zu", number);
+	do
+		snprintf(id, sizeof(id), "new-%zu", number++);
+	while (find_cell(cells, id) >= 0);
 	jw_obj(w);
 	jw_kstr(w, "id", id);
 	jw_key(w, "metadata");
@@ -101,14 +105,14 @@ static void write_cells(struct jw *w, const struct json *cells,
 
 	jw_arr(w);
 	if (insert && c->at < 0)
-		write_new(w, c, json_len(cells));
+		write_new(w, c, cells);
 	for (m = json_first(cells); m; m = json_next(m), i++) {
 		if (i != c->at || insert)
 			jw_node(w, m);
 		else if (!delete)
 			write_replaced(w, m, c);
 		if (i == c->at && insert)
-			write_new(w, c, json_len(cells));
+			write_new(w, c, cells);
 	}
 	jw_end_arr(w);
 }

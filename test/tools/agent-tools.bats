@@ -246,9 +246,14 @@ f() { # path [members]: arguments of a file tool
 		NotebookEdit "$(n '{"cell_id":"cell-2","edit_mode":"delete","new_source":""}')" \
 		NotebookEdit "$(n '{"cell_id":"zzz","new_source":""}')" \
 		NotebookEdit "$(n '{"edit_mode":"insert","new_source":"q"}')" \
+		Bash "$(c 'cat n.ipynb')" \
+		NotebookEdit "$(n '{"edit_mode":"insert","cell_type":"code","new_source":"1"}')" \
+		NotebookEdit "$(n '{"cell_id":"cell-1","edit_mode":"delete","new_source":""}')" \
+		NotebookEdit "$(n '{"edit_mode":"insert","cell_type":"code","new_source":"2"}')" \
 		Bash "$(c 'cat n.ipynb')"
 	[[ $(result 4) = *"no cell 'zzz'"* ]]
 	[[ $(result 5) = *"cell_type is missing"* ]]
+	result 10 | jq -e '[.cells[].id // empty] | length == (unique | length)'
 	result 6 | jq -e '[.cells[].source] == ["A", "new"] and .cells[0].outputs == [] and .metadata.x == 1.5'
 }
 
