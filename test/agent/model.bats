@@ -11,8 +11,11 @@ load ../tools/agent.bash
 # shellcheck source=test/setup/lib.sh
 . "$root/test/setup/lib.sh"
 
-setup() {
+setup_file() {
 	export BATS_TEST_TIMEOUT=3600
+}
+
+setup() {
 	agent_setup
 	# Short, since these models read slowly here.
 	printf -- '---\nname: n\ndescription: d\n---\n\n%s\n' \

@@ -6,8 +6,11 @@
 
 load ../tools/agent.bash
 
-setup() {
+setup_file() {
 	export BATS_TEST_TIMEOUT=1200
+}
+
+setup() {
 	agent_setup
 }
 

@@ -6,10 +6,13 @@
 
 load ../tools/agent.bash
 
+setup_file() {
+	export BATS_TEST_TIMEOUT=1200
+}
+
 setup() {
 	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
 		skip 'no GPU'
-	export BATS_TEST_TIMEOUT=1200
 	agent_setup
 }
 
