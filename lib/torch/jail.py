@@ -20,6 +20,8 @@ WORKER_CPU, WORKER_CUDA, BASELINE, ORACLE = range(4)
 USE_CUDA = 1
 MESSAGE = 512
 TMP_BYTES = 1 << 30
+# Nothing that a worker on the CPU needs; filling more than this takes seconds.
+WORKER_TMP_BYTES = 64 << 20
 STORE_FILES = 2000
 STORE_BYTES = 256 << 20
 STORE_ENTRIES = 4000
@@ -122,7 +124,7 @@ class Jail:
     def enter(self):
         """Step 2, in the process that will be confined."""
         self.call("jail_self_mount", self.level, strings(readable(*self.ro)), strings(self.rw),
-                  ctypes.c_int64(TMP_BYTES))
+                  ctypes.c_int64(WORKER_TMP_BYTES if self.profile() == WORKER_CPU else TMP_BYTES))
 
     def profile(self):
         if self.role == "oracle":
