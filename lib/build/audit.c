@@ -263,7 +263,7 @@ int audit_object(const void *image, size_t len, unsigned flags, char *text,
 	return rc ? rc : !!why;
 }
 
-/* cblas_sgemm, sgemm_, dgemv_, and so on. */
+/* cblas_sgemm, sgemm_, dgemv_, cublasSgemm_v2, and so on. */
 static int is_blas(const char *name)
 {
 	static const char *const routine[] = {
@@ -271,7 +271,8 @@ static int is_blas(const char *name)
 		"axpy_", "dot_", "scal_", "nrm2_", "asum_"
 	};
 
-	if (starts_with(name, "cblas_"))
+	if (starts_with(name, "cblas_") || starts_with(name, "cublas") ||
+	    starts_with(name, "cudnn"))
 		return 1;
 	for (size_t i = 0; i < COUNT(routine); i++)
 		if (ends_with(name, routine[i]) &&

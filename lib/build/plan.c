@@ -198,6 +198,8 @@ static void cuda_command(struct plan *p, struct arena *a,
 	arg(v, cxx_standard(p, a, u->ext ? &u->ext->nvcc : NULL));
 	arg(v, "-gencode");
 	arg(v, arena_printf(a, "arch=compute_%s,code=sm_%s", num, num));
+	/* The judge knows kernels by their code (cu/code.h). */
+	arg(v, "--no-compress");
 	arg(v, "-I.");
 	arg(v, "-Ikernels");
 	arg(v, "-w");

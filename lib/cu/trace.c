@@ -110,7 +110,7 @@ static struct trace_row *row_of(struct trace_table *t, const char *name,
 	struct trace_row *row;
 
 	for (size_t i = 0; i < t->n; i++)
-		if (t->row[i].module == v->module &&
+		if (t->row[i].code == v->code &&
 		    !strcmp(t->row[i].name, name))
 			return &t->row[i];
 	if (t->n == MAX_ROWS)
@@ -118,7 +118,8 @@ static struct trace_row *row_of(struct trace_table *t, const char *name,
 	row = &t->row[t->n++];
 	memset(row, 0, sizeof(*row));
 	strcpy(row->name, name);
-	row->module = v->module;
+	row->kind = (enum trace_kind)v->kind;
+	row->code = v->code;
 	memcpy(row->grid, v->grid, sizeof(row->grid));
 	memcpy(row->block, v->block, sizeof(row->block));
 	return row;

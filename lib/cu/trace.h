@@ -24,6 +24,9 @@
 /* The kernel that the shim launches before each call; never counted. */
 #define CA_NUDGE "ca_nudge"
 
+/* Instead of a hash: kernels of that name differ. */
+#define TRACE_TWO 1
+
 enum trace_kind { TRACE_KERNEL = 1, TRACE_COPY, TRACE_FILL, TRACE_MARK };
 
 struct trace_head {
@@ -38,7 +41,8 @@ struct trace_head {
 
 struct trace_rec {
 	uint64_t start, end;	/* ns on CUPTI's clock */
-	uint64_t module;	/* FNV-1a of its cubin; 0: not known */
+	uint64_t code;		/* of its instructions (cu/code.h); 0: not
+				 * known; TRACE_TWO */
 	uint64_t bytes;		/* copy, fill; of a mark: seq */
 	uint32_t kind;
 	uint32_t name;		/* offset among the names */
@@ -49,7 +53,8 @@ struct trace_rec {
 /* One kernel (or all copies, or all fills) over the marked iterations. */
 struct trace_row {
 	char name[256];		/* as the compiler mangled it, cut */
-	uint64_t module;
+	enum trace_kind kind;
+	uint64_t code;
 	uint64_t calls;
 	uint64_t ns;		/* sum of durations */
 	uint64_t bytes;		/* 0 when not known (kernels) */

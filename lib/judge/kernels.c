@@ -86,11 +86,11 @@ static void write_row(const struct trace_row *r, uint64_t iterations,
 		      double total, struct jw *w)
 {
 	double per = (double)iterations;
-	char name[256], module[20];
+	char name[256], code[20];
 
 	kernels_name(r->name, name, sizeof(name));
-	snprintf(module, sizeof(module), "%016llx",
-		 (unsigned long long)r->module);
+	snprintf(code, sizeof(code), "%016llx",
+		 (unsigned long long)r->code);
 	jw_obj(w);
 	jw_kstr(w, "name", name);
 	jw_kstr(w, "op", NULL);
@@ -104,7 +104,7 @@ static void write_row(const struct trace_row *r, uint64_t iterations,
 		jw_null(w);
 	write_dim(w, "grid", r->grid);
 	write_dim(w, "block", r->block);
-	jw_kstr(w, "module", r->module ? module : NULL);
+	jw_kstr(w, "code", r->code ? code : NULL);
 	jw_end_obj(w);
 }
 
@@ -162,7 +162,7 @@ static void told_row(const struct json *row, double total, struct jw *w)
 	jw_knum(w, "bytes", bytes > 0 ? bytes : NAN);
 	told_dim(row, "grid", w);
 	told_dim(row, "block", w);
-	jw_kstr(w, "module", NULL);
+	jw_kstr(w, "code", NULL);
 	jw_end_obj(w);
 }
 

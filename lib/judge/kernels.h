@@ -11,7 +11,7 @@
 
 /*
  * What CUPTI saw: one array of {name, op, calls, us, share, bytes, grid,
- * block, module} with the numbers of one call of forward; at most 32, the
+ * block, code} with the numbers of one call of forward; at most 32, the
  * longest.  Null when nothing was traced.
  */
 void kernels_write(const struct trace_table *t, struct jw *w);

@@ -124,7 +124,8 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	p->bytes = o.input_bytes + o.expect_bytes;
 	p->written = o.expect_bytes;
 	if (!race_all(j, &o, s->task_id, &g, p))
-		trial_attribute(j, &o, &p->t.saw, &p->f);
+		(void)(trial_attribute(j, &o, &p->t.saw, &p->f) ||
+		       trial_originated(j, &o, &p->t.origin, &p->f));
 out:
 	oracle_stop(j, &o);
 }
@@ -356,7 +357,10 @@ static void write_numbers(struct judge *j, const struct profiled *p,
 	jw_kbool(w, "contended", p->t.contended && !j->o.allow_shared);
 	if (p->t.race[RACE_CANDIDATE].program.role) {
 		jw_key(w, "attribution");
-		attrib_write(&p->t.saw, 1, w);
+		if (judge_on_cuda(j))
+			origin_write(&p->t.origin, 1, w);
+		else
+			attrib_write(&p->t.saw, 1, w);
 	}
 	write_device_sums(p, w);
 	if (judge_on_cuda(j)) {

@@ -48,6 +48,8 @@ struct judge {
 	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
+	int traces;			/* CUPTI works here: 1, -1; 0: not
+					 * asked yet */
 	struct attrib_idle idle;	/* of trial_idle; zero: not measured */
 };
 

@@ -63,21 +63,23 @@ static size_t iterations_for(double ns)
 
 /* What CUPTI saw of a process's last n iterations. */
 static void keep_kernels(struct judge *j, struct runner *r, size_t n,
-			 struct race *race, size_t round)
+			 struct timing *t, enum racer who)
 {
+	struct race *race = &t->race[who];
 	struct trace_table table;
-	uint64_t step;
-
-	race->device_us[round] = NAN;
 	/* Between two timed calls there is a warm one. */
-	step = r->warmed ? 2 : 1;
-	if (runner_trace(j, r, r->seq - step * (n - 1), r->seq, step,
-			 &table) ||
-	    !table.iterations) {
+	uint64_t step = r->warmed ? 2 : 1;
+	int rc = runner_trace(j, r, r->seq - step * (n - 1), r->seq, step,
+			      &table);
+
+	race->device_us[t->rounds] = NAN;
+	if (who == RACE_CANDIDATE)
+		trial_origin(j, r, rc ? NULL : &table, n, &t->origin);
+	if (rc || !table.iterations) {
 		trace_free(&table);
 		return;
 	}
-	race->device_us[round] = table.median_us;
+	race->device_us[t->rounds] = table.median_us;
 	trace_free(&race->kernels);
 	race->kernels = table;
 }
@@ -162,7 +164,7 @@ static int run_process(struct judge *j, struct oracle *o,
 			ns[n++] = (double)took;
 	}
 	race->warm = tr.warm;
-	keep_kernels(j, &r, n, race, t->rounds);
+	keep_kernels(j, &r, n, t, who);
 	race->bracket[t->rounds] = stats_median(ns, n);
 	if (who == RACE_CANDIDATE)
 		t->verified += n;
@@ -469,6 +471,7 @@ void timing_again(struct timing *t)
 	t->busy = 0;
 	t->verified = 0;
 	memset(&t->saw, 0, sizeof(t->saw));
+	memset(&t->origin, 0, sizeof(t->origin));
 }
 
 int timing_table(struct judge *j, struct oracle *o,

@@ -39,6 +39,7 @@ struct timing {
 	struct bank *bank;	/* timing_run's own */
 	uint64_t verified; /* timed iterations of the candidate, all right */
 	struct attribution saw;	/* of all its processes */
+	struct origin origin;	/* the same on CUDA */
 };
 
 /*

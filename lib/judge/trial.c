@@ -454,3 +454,61 @@ int trial_attribute(struct judge *j, const struct oracle *o,
 		return -1;
 	}
 }
+
+void trial_origin(const struct judge *j, const struct runner *r,
+		  const struct trace_table *t, uint64_t calls,
+		  struct origin *g)
+{
+	struct origin_known known;
+
+	if (!judge_on_cuda(j) || j->rules->torch || weakened("witness") ||
+	    origin_learn(&known, r->image.buf ? r->image.buf : "",
+			 r->image.len))
+		return;
+	origin_add(g, &known, t, calls);
+	origin_forget(&known);
+}
+
+/* Whether a process of our own is traced here; asked once. */
+static int can_trace(struct judge *j, struct oracle *o)
+{
+	struct trace_table table;
+	struct fail f = { .status = ST_OK };
+	struct runner r;
+	struct bracket b = {
+		.inputs = &o->inputs,
+		.input_bytes = o->input_bytes,
+		.slots = o->slots.p,
+	};
+	struct bracket_result res;
+
+	if (j->traces)
+		return j->traces > 0;
+	j->traces = -1;
+	if (!calib_start(j, o, &r, 1, &f) &&
+	    !runner_go(j, &r, &b, &res, &f) &&
+	    !runner_trace(j, &r, 1, r.seq, 1, &table)) {
+		j->traces = table.iterations ? 1 : -1;
+		trace_free(&table);
+	}
+	runner_stop(j, &r);
+	return j->traces > 0;
+}
+
+int trial_originated(struct judge *j, struct oracle *o,
+		     const struct origin *g, struct fail *f)
+{
+	char text[256];
+
+	switch (origin_judge(g, o->first.nleaf, text, sizeof(text))) {
+	case 0:
+		return 0;
+	case 1:
+		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD, "%s",
+				text);
+	default:
+		if (!g->calls && !can_trace(j, o))
+			return 0;
+		return fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "%s", text);
+	}
+}

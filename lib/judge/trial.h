@@ -11,6 +11,7 @@
 #include "judge/compare.h"
 #include "judge/families.h"
 #include "judge/guard.h"
+#include "judge/origin.h"
 #include "judge/session.h"
 
 /* Iterations after the first call that are not timed. */
@@ -83,6 +84,16 @@ int trial_idle(struct judge *j, struct oracle *o, struct fail *f);
  * the time.  0, or -1 with `f`. */
 int trial_attribute(struct judge *j, const struct oracle *o,
 		    const struct attribution *a, struct fail *f);
+/*
+ * The same on CUDA, in two steps: takes what CUPTI saw of `calls` of a
+ * runner's (t NULL: nothing), while that lives; and judges all of it.  Where
+ * this machine traces nothing, nothing can be said: 0.
+ */
+void trial_origin(const struct judge *j, const struct runner *r,
+		  const struct trace_table *t, uint64_t calls,
+		  struct origin *g);
+int trial_originated(struct judge *j, struct oracle *o,
+		     const struct origin *g, struct fail *f);
 /* For trial_go: compares the values of an answer with what is wanted; returns
  * as trial_go does. */
 int trial_values(struct trial *t, const struct verify_round *round,

@@ -25,6 +25,7 @@ struct verdict {
 	struct trial t;
 	struct guard_result guard;
 	struct attribution saw;
+	struct origin origin;	/* the same on CUDA */
 };
 
 /* Dtypes among the tensor nodes of the inputs. */
@@ -139,6 +140,19 @@ static int judge_symbols(struct judge *j, const struct program *p,
 	return rc;
 }
 
+/* What CUPTI saw of all calls but the first. */
+static void trace_calls(struct judge *j, struct runner *r, struct origin *g)
+{
+	struct trace_table t;
+	int rc;
+
+	if (!judge_on_cuda(j) || r->seq < 2)
+		return;
+	rc = runner_trace(j, r, 2, r->seq, 1, &t);
+	trial_origin(j, r, rc ? NULL : &t, r->seq - 1, g);
+	trace_free(&t);
+}
+
 /* One attempt.  A fault leaves v->f.fault set. */
 static void attempt(struct judge *j, const struct subject *s, void *result)
 {
@@ -170,14 +184,16 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	have_runner = 1;
 	if (runner_start(j, &o, &r, &p, &v->f))
 		goto out;
-	rounds(j, &o, &v->t, &v->f);
+	if (!rounds(j, &o, &v->t, &v->f))
+		trace_calls(j, &r, &v->origin);
 out:
 	if (have_runner) {
 		runner_stop(j, &r);
 		v->saw = r.saw;
 	}
-	if (v->f.status == ST_OK)
-		trial_attribute(j, &o, &v->saw, &v->f);
+	if (v->f.status == ST_OK &&
+	    !trial_attribute(j, &o, &v->saw, &v->f))
+		trial_originated(j, &o, &v->origin, &v->f);
 	trial_release(&v->t);
 	oracle_stop(j, &o);
 }
@@ -220,7 +236,10 @@ static void write_field(struct judge *j, const struct verdict *v,
 	jw_end_obj(w);
 	jw_kint(w, "launches", (int64_t)v->t.launches);
 	jw_key(w, "attribution");
-	attrib_write(&v->saw, !j->o.no_prov, w);
+	if (judge_on_cuda(j))
+		origin_write(&v->origin, !j->o.no_prov, w);
+	else
+		attrib_write(&v->saw, !j->o.no_prov, w);
 	jw_kbool(w, "folded", v->t.folded);
 	jw_kbool(w, "trivial_task", v->trivial);
 	chain_write_prov(j, began, w);

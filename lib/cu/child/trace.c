@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <elf.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "cu/child/child.h"
+#include "cu/code.h"
 #include "cu/trace.h"
 
 /* From cupti_activity.h and cupti_callbacks.h of CUDA 13.0; later versions
@@ -74,7 +74,7 @@ static struct cupti cupti;
 #define BUFFER ((size_t)4 << 20)
 #define SLOTS ((size_t)1 << 16)		/* kernels of loaded modules */
 
-struct loaded { uint64_t name, module; };
+struct loaded { uint64_t name, code; };
 struct seen { const char *name; uint32_t at; };
 
 static struct {
@@ -87,16 +87,6 @@ static struct {
 	struct seen seen[SLOTS];
 } tr = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static uint64_t fnv(const void *p, size_t n)
-{
-	const unsigned char *b = p;
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ b[i]) * 0x100000001b3u;
-	return h;
-}
-
 /* The slot of a kernel's name, or the free one where it belongs. */
 static size_t kernel_slot(uint64_t name)
 {
@@ -108,37 +98,17 @@ static size_t kernel_slot(uint64_t name)
 	return i;
 }
 
-/* Each kernel has a section ".text.NAME" in its module's cubin. */
-static void note_module(const unsigned char *p, size_t len)
+/* Two kernels of one name: which of them runs cannot be told. */
+static void note_kernel(void *ctx, const char *name, size_t len, uint64_t hash)
 {
-	const Elf64_Ehdr *h = (const Elf64_Ehdr *)p;
-	const Elf64_Shdr *s;
-	uint64_t module;
-	const char *str;
+	uint64_t key = code_hash(name, len);
+	size_t slot = kernel_slot(key);
 
-	if (len < sizeof(*h) || memcmp(p, ELFMAG, SELFMAG) ||
-	    h->e_shoff > len || h->e_shstrndx >= h->e_shnum ||
-	    (len - h->e_shoff) / sizeof(*s) < h->e_shnum)
-		return;
-	module = fnv(p, len);
-	s = (const Elf64_Shdr *)(p + h->e_shoff);
-	if (s[h->e_shstrndx].sh_offset > len)
-		return;
-	str = (const char *)p + s[h->e_shstrndx].sh_offset;
-	for (unsigned i = 0; i < h->e_shnum; i++) {
-		size_t left = len - s[h->e_shstrndx].sh_offset, slot, n;
-		const char *name = str + s[i].sh_name;
-
-		if (s[i].sh_name >= left)
-			continue;
-		left -= s[i].sh_name;
-		n = strnlen(name, left);
-		if (n == left || strncmp(name, ".text.", 6))
-			continue;
-		slot = kernel_slot(fnv(name + 6, n - 6));
-		tr.kernel[slot].name = fnv(name + 6, n - 6);
-		tr.kernel[slot].module = module;
-	}
+	(void)ctx;
+	if (!tr.kernel[slot].name)
+		tr.kernel[slot] = (struct loaded){ key, hash };
+	else if (tr.kernel[slot].code != hash)
+		tr.kernel[slot].code = TRACE_TWO;
 }
 
 static void on_callback(void *user, int domain, uint32_t id, const void *data)
@@ -153,7 +123,7 @@ static void on_callback(void *user, int domain, uint32_t id, const void *data)
 	pthread_mutex_lock(&tr.lock);
 	tr.head->modules++;
 	if (m && m->cubin)
-		note_module(m->cubin, m->len);
+		code_cubin(m->cubin, m->len, note_kernel, NULL);
 	pthread_mutex_unlock(&tr.lock);
 }
 
@@ -200,7 +170,7 @@ static struct trace_rec *next_rec(void)
 static void put_kernel(const struct act_kernel *k)
 {
 	const char *name = k->name ? k->name : "";
-	size_t slot = kernel_slot(fnv(name, strlen(name)));
+	size_t slot = kernel_slot(code_hash(name, strlen(name)));
 	struct trace_rec *r = next_rec();
 
 	r->kind = TRACE_KERNEL;
@@ -208,7 +178,7 @@ static void put_kernel(const struct act_kernel *k)
 	r->end = k->end;
 	r->bytes = 0;
 	r->name = name_at(name);
-	r->module = tr.kernel[slot].module;
+	r->code = tr.kernel[slot].code;
 	memcpy(r->grid, k->grid, sizeof(r->grid));
 	memcpy(r->block, k->block, sizeof(r->block));
 	r->regs = k->regs;
