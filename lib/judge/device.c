@@ -89,7 +89,10 @@ int device_lease(struct device *d, int exclusive, double seconds,
 		return 0;
 	if (first.code != CA_UNAVAILABLE)
 		return err_set(e, first.code, "%s", first.msg);
-	warn("waiting for the device '%s': somebody else is %s", d->name,
-	     exclusive ? "using it" : "timing on it");
+	/* Once: others may come and go between all records. */
+	if (!d->waited)
+		warn("waiting for the device '%s': somebody else is %s",
+		     d->name, exclusive ? "using it" : "timing on it");
+	d->waited = 1;
 	return d->ops->lease(d, exclusive, seconds - patience, e);
 }

@@ -179,6 +179,7 @@ struct device {
 	pid_t host;			/* whose children are not foreign: the
 					 * torch host, once it runs; 0: none */
 	int witnessed;			/* runners have a witness outside */
+	int waited;			/* device_lease has said so */
 };
 
 /*

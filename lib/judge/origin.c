@@ -85,7 +85,7 @@ static int is_atens(const char *name)
 {
 	static const char *const part[] = {
 		"2at6native", "at::native", "2at4cuda", "triton_", "flash_fwd",
-		"fmha",
+		"fmha", "cub::", "3cub", "thrust",
 	};
 
 	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++)
@@ -121,15 +121,16 @@ enum origin_place origin_place(const struct origin_known *o,
 	own = is_own(o, r);
 	if (own == 2 || (own && r->code != TRACE_TWO && !is_librarys(r->name)))
 		return ORIGIN_OWN;
-	return o->may_blas && !is_atens(r->name) && is_librarys(r->name) ?
-	       ORIGIN_BLAS : ORIGIN_FOREIGN;
+	/* cuBLAS has kernels of every name. */
+	return o->may_blas && !is_atens(r->name) ? ORIGIN_BLAS :
+						   ORIGIN_FOREIGN;
 }
 
 void origin_add(struct origin *sum, const struct origin_known *o,
 		const struct trace_table *t, uint64_t expected)
 {
 	sum->expected += expected;
-	sum->kernels = o->n;
+	sum->known = o->n || o->may_blas;
 	if (!t)
 		return;
 	sum->calls += t->iterations;
@@ -155,7 +156,7 @@ int origin_judge(const struct origin *g, unsigned parts, char *text,
 
 	if (!g->expected)
 		return 0;
-	if (!g->kernels) {
+	if (!g->known) {
 		snprintf(text, len, "the kernels of the built object cannot "
 			 "be read");
 		return -1;

@@ -42,7 +42,8 @@ struct origin {
 	uint64_t calls;			/* that were seen */
 	uint64_t expected;		/* that were made */
 	uint64_t lost;
-	size_t kernels;			/* known of the object */
+	int known;			/* the object has kernels, or calls a
+					 * BLAS */
 	double ns[ORIGIN_PLACES];
 	double foreign_ns;		/* of the kernel that follows */
 	char foreign[128];

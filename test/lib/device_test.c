@@ -155,6 +155,9 @@ static void test_waiting_is_said(void **state)
 	assert_int_equal(a->ops->lease(a, 1, 1, NULL), 0);
 	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), -1);
 	assert_non_null(strstr(text, "waiting for the device 'cpu'"));
+	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), -1);
+	assert_string_equal(text, "");		/* not again */
+	b->waited = 0;
 	warn_quiet(1);
 	assert_int_equal(said(b, 0.3, 0.1, text, sizeof(text)), -1);
 	assert_string_equal(text, "");

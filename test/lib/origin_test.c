@@ -198,6 +198,8 @@ static void whose_time_it_was(void **state)
 	o.may_blas = 1;
 	row(TRACE_KERNEL, "sm90_xmma_gemm_f32", 5, 100);
 	assert_int_equal(verdict(&o), 0);
+	row(TRACE_KERNEL, "_Z13reduce_kernelv", 9, 100);	/* its too */
+	assert_int_equal(verdict(&o), 0);
 	row(TRACE_KERNEL, ATEN, 5, 100);
 	row(TRACE_KERNEL, "sm90_xmma_gemm_f32", 5, 100);
 	assert_int_equal(verdict(&o), 1);
@@ -249,7 +251,11 @@ static void missing_evidence_is_worse(void **state)
 	origin_add(&g, &o, &table, 10);
 	assert_int_equal(origin_judge(&g, 1, text, sizeof(text)), -1);
 	table.lost = 0;
+	row(TRACE_KERNEL, "sm90_xmma_gemm_f32", 5, 100);
 	assert_int_equal(verdict(&none), -1);
+	none.may_blas = 1;			/* nothing else is needed */
+	row(TRACE_KERNEL, "sm90_xmma_gemm_f32", 5, 100);
+	assert_int_equal(verdict(&none), 0);
 	memset(&g, 0, sizeof(g));		/* nobody asked */
 	assert_int_equal(origin_judge(&g, 1, text, sizeof(text)), 0);
 	origin_forget(&o);
