@@ -156,6 +156,12 @@ test-agent: all
 		bats -f 'killed at any write' test/tools/agent-resume.bats
 	@B=$B BIN=$(BIN) test/run.sh agent
 
+# Trainings that are killed 20 times each and have to end with the same bits.
+test-kill: all
+	@kills=20 CA_BIN=$(CURDIR)/$(BIN) bats -f 'same training' \
+		test/tools/ca-rft.bats test/tools/ca-vpretrain.bats \
+		test/tools/ca-ppo.bats
+
 # A short run of every harness; 77 is "cannot here", said by the script.
 fuzz:
 	@test/fuzz/run.sh $(FUZZ_SECONDS) || [ $$? = 77 ]
@@ -224,7 +230,7 @@ uninstall:
 clean:
 	rm -rf bin $B
 
-.PHONY: all deps demo fuzz test test-bins test-lib test-gpu test-agent check lint \
-	bench bench-gpu bench-examples bench-agent install uninstall clean
+.PHONY: all deps demo fuzz test test-bins test-lib test-gpu test-agent test-kill \
+	check lint bench bench-gpu bench-examples bench-agent install uninstall clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -55,11 +55,13 @@ reward='if $raw == 0 or .outcome.reward == null then . else .outcome |= (.reward
 	else -1 end) end'
 
 rollouts() { # folder, seed, option of ca-agent or none, tasks...
-	local status=0
+	local status=0 full=()
+	# Held-out scores are of full runs, whatever the training goes by.
+	case $1 in */val.*) full=(--grade full) ;; esac
 	[ ! -e "$1/used.ndjson" ] || return 0
 	"$here/rollout.sh" -e "$url" -m policy -o "$1" -k "$k" -j "$jobs" "${@:4}" -- -d "$dev" \
 		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} "${more[@]}" \
-		>"$1.txt" || status=$?
+		"${full[@]}" >"$1.txt" || status=$?
 	# 75: some were broken off, and have no reward.
 	[ "$status" = 0 ] || [ "$status" = 75 ] || {
 		say "rollouts failed, see $1.txt"

@@ -35,7 +35,7 @@ mean_reward() { # of trajectories; null when none has one
 evaluate() { # rounds so far
 	local now best=null
 	serve "$out/ppo/w/actor"
-	rollouts "$out/ppo/val.$1" "$seed" --eval "$val"
+	rollouts "$out/ppo/val.$1" "$seed" "${single:---eval}" "$val"
 	now=$(mean_reward "$out/ppo/val.$1/used.ndjson")
 	echo "{\"kind\":\"metric\",\"v\":1,\"step\":$1,\"val/reward/mean\":$now}" \
 		>>"$out/ppo/metrics.ndjson"

@@ -86,3 +86,34 @@ step() {
 	"$root/pipelines/train.sh" -o x four 2>/dev/null || status=$?
 	[ "$status" = 64 ]
 }
+
+@test "demo-learn: tasks with a teacher that solves them, and a table of gains" {
+	learn=$root/pipelines/learn
+	jq -nc -f "$learn/tasks.jq" >family
+	[ "$(jq -s 'map(.task.code) | unique | length' family)" = 48 ]
+	[ "$(jq -c .held family | sort | uniq -c | wc -l)" = 2 ]
+	jq -c .task family | sed -n '1p;2p' >tasks
+	for style in fast slow; do
+		for device in cpu cuda; do
+			"$bin/ca-agent" --model-cmd "jq --unbuffered -c --slurpfile family family \
+				--arg device $device --arg style $style -f '$learn/teacher.jq'" \
+				--skill skill -d cpu --judge ./judge -j 2 tasks >demos
+			jq -es 'length == 2 and all(.outcome.reward == 1 and
+				(.turns | length) == 4 and .schema_violations == 0 and
+				([.messages[] | select(.role == "tool")] | length) == 3)' demos
+		done
+	done
+	# As the model sees it, calls included.
+	cp "$learn/chat_template.jinja" model/
+	"$bin/ca-rft" --actor model --out tuned --ctx 4096 --dry-run --no-prov demos >out 2>err
+	jq -e '."data/used" == 2 and ."data/tokenised" == 2' out
+	for s in 1 2 3; do
+		for n in {1..6}; do
+			jq -nc --argjson s $s --argjson n $n '{seed: $s, step: $n} +
+				({variant: "full", reward: ($n + $s / 10)},
+				{variant: "control", reward: ($s / 10)})'
+		done
+	done | jq -sr -f "$learn/table.jq" >table
+	grep -q "^full	3	2.2	5.2	3 \[3, 3\]	3 \[3, 3\]$" table
+	grep -q '^control	3	0.2	0.2	0 \[0, 0\]' table
+}
