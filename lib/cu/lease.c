@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,31 +130,47 @@ static int user_path(const char *name, pid_t pid, char *path, size_t len,
 	return 0;
 }
 
-int lease_register(const char *name, struct err *e)
+/* Several may say it of one process, a host that they share. */
+int lease_register(const char *name, pid_t pid, struct err *e)
 {
 	char path[CA_PATH_MAX + 16];
+	struct stat st;
 	int fd;
 
-	if (user_path(name, getpid(), path, sizeof(path), e))
+	if (user_path(name, pid, path, sizeof(path), e))
 		return -1;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) {
-		err_sys(e, CA_CANTCREAT, "cannot lock '%s'", path);
-		if (fd >= 0)
-			close(fd);
-		return -1;
+	for (;;) {
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+		if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) ||
+		    fstat(fd, &st)) {
+			err_sys(e, CA_CANTCREAT, "cannot lock '%s'", path);
+			if (fd >= 0)
+				close(fd);
+			return -1;
+		}
+		if (st.st_nlink)
+			return fd;
+		close(fd);	/* removed by the last that had said it */
 	}
-	return fd;
 }
 
-void lease_unregister(const char *name, int fd)
+/* Removes what nobody holds.  Whether somebody does. */
+static int release(const char *path, int fd)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK;
+	unlink(path);
+	return 0;
+}
+
+void lease_unregister(const char *name, pid_t pid, int fd)
 {
 	char path[CA_PATH_MAX + 16];
 
 	if (fd < 0)
 		return;
-	if (!user_path(name, getpid(), path, sizeof(path), NULL))
-		unlink(path);
+	if (!user_path(name, pid, path, sizeof(path), NULL))
+		release(path, fd);
 	close(fd);
 }
 
@@ -167,9 +184,8 @@ int lease_registered(const char *name, pid_t pid)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	held = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-	if (!held)	/* its process is gone; another may get its number */
-		unlink(path);
+	/* Its process is gone?  Another may get its number. */
+	held = release(path, fd);
 	close(fd);
 	return held;
 }

@@ -22,14 +22,15 @@ int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e);
 
 /*
- * Says of the calling process that it keeps to the lease: what it and its
- * children have on the device while they do not hold it does no work.  A
- * locked file <cache>/lease/NAME.users/PID.  A descriptor for
- * lease_unregister, close-on-exec, or -1.
+ * Says of a process, the caller or a host that forks for it, that it keeps to
+ * the lease for as long as the caller lives: what it and its children have on
+ * the device while nobody of them holds it does no work.  A locked file
+ * <cache>/lease/NAME.users/PID; any number of processes may say it of one.  A
+ * descriptor for lease_unregister, close-on-exec, or -1.
  */
-int lease_register(const char *name, struct err *e);
-void lease_unregister(const char *name, int fd);
-/* Whether pid is registered and alive. */
+int lease_register(const char *name, pid_t pid, struct err *e);
+void lease_unregister(const char *name, pid_t pid, int fd);
+/* Whether somebody alive says it of pid. */
 int lease_registered(const char *name, pid_t pid);
 
 /*

@@ -44,7 +44,7 @@ struct cuda {
 	struct nvml *nvml;	/* NULL: no such evidence here */
 	int nvml_tried;
 	int lease;		/* descriptor, -1 */
-	int registered;		/* descriptor, -1 */
+	int registered, hosted;	/* descriptors: we and the host, -1 */
 	struct cu_nodes nodes;
 	struct cuda_cpus cpus;
 	double late_us;		/* a probe that takes longer waited for

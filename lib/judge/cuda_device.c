@@ -103,6 +103,16 @@ static int is_ours(const struct cuda *c, pid_t pid)
 	return 0;
 }
 
+/* The host may be one that another terminal's tools do not know: what it has
+ * forked for us is no stranger to them either. */
+static void cuda_hosted(struct device *d, pid_t host)
+{
+	struct cuda *c = cuda_of(d);
+
+	lease_unregister(c->cu->info.uuid, d->host, c->hosted);
+	c->hosted = lease_register(c->cu->info.uuid, host, NULL);
+}
+
 /* Counts processes on the GPU: ours, and others that exist here.  -1 without
  * NVML. */
 static int count_processes(struct cuda *c, int *here, int *other)
@@ -149,7 +159,8 @@ static void cuda_close(struct device *d)
 	cuda_unlease(d);
 	nvml_close(c->nvml);
 	if (c->cu) {
-		lease_unregister(c->cu->info.uuid, c->registered);
+		lease_unregister(c->cu->info.uuid, getpid(), c->registered);
+		lease_unregister(c->cu->info.uuid, c->dev.host, c->hosted);
 		cu_mem_free(c->cu, &c->flush);
 		cu_mem_free(c->cu, &c->scratch);
 		cu_host_free(c->cu, c->stamps);
@@ -179,6 +190,7 @@ static const struct device_ops cuda_ops = {
 	.lease = cuda_lease,
 	.unlease = cuda_unlease,
 	.foreign = cuda_foreign,
+	.hosted = cuda_hosted,
 };
 
 static int load_kernels(struct cuda *c, struct err *e)
@@ -319,14 +331,14 @@ struct device *device_cuda_open(int index, struct err *e)
 		return NULL;
 	}
 	c->dev.ops = &cuda_ops;
-	c->lease = c->registered = -1;
+	c->lease = c->registered = c->hosted = -1;
 	c->flush = c->scratch = (struct cu_mem)CU_MEM_INIT;
 	if (open_leased(c, index, e)) {
 		cuda_close(&c->dev);
 		return NULL;
 	}
 	/* Without it others take this process for a stranger, no more. */
-	c->registered = lease_register(c->cu->info.uuid, NULL);
+	c->registered = lease_register(c->cu->info.uuid, getpid(), NULL);
 	snprintf(c->dev.name, sizeof(c->dev.name), "cuda:%d", index);
 	snprintf(c->dev.model, sizeof(c->dev.model), "%s", c->cu->info.name);
 	cuda_cpus_find(&c->cpus, index);

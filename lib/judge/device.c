@@ -96,3 +96,12 @@ int device_lease(struct device *d, int exclusive, double seconds,
 	d->waited = 1;
 	return d->ops->lease(d, exclusive, seconds - patience, e);
 }
+
+void device_hosted(struct device *d, pid_t host)
+{
+	if (d->host == host)
+		return;
+	if (d->ops->hosted)
+		d->ops->hosted(d, host);
+	d->host = host;
+}

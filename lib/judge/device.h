@@ -164,6 +164,8 @@ struct device_ops {
 	/* Whether somebody else uses the device (contention): on CUDA now, on
 	 * the CPU since `trusted`, a process of ours, was attached. */
 	int (*foreign)(struct device *d, const struct runner *trusted);
+	/* Runners are forked by this process; NULL: it is no matter. */
+	void (*hosted)(struct device *d, pid_t host);
 };
 
 struct device {
@@ -193,6 +195,9 @@ void device_close(struct device *d);
  * else has the device. */
 int device_lease(struct device *d, int exclusive, double seconds,
 		 double patience, struct err *e);
+
+/* Says which process forks the runners. */
+void device_hosted(struct device *d, pid_t host);
 
 /* For cpu.c and cuda_device.c. */
 struct device *device_cpu_open(struct err *e);

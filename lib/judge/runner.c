@@ -59,7 +59,7 @@ int host_ready(struct judge *j, struct fail *f)
 	rc = j->host ? torch_ready(j->host, HOST_SECONDS, &e) : -1;
 	spent(j, SPENT_HOST, began);
 	if (!rc) {
-		j->dev->host = torch_pid(j->host);
+		device_hosted(j->dev, torch_pid(j->host));
 		return 0;
 	}
 	j->no_torch = e.code == CA_UNAVAILABLE || e.code == CA_CONFIG;

@@ -216,7 +216,8 @@ static void an_exclusive_waiter_comes_first(void **state)
 static void knows_who_keeps_to_the_lease(void **state)
 {
 	struct err e = ERR_INIT;
-	int fd = lease_register("GPU-test", &e), pipes[2], status;
+	int fd = lease_register("GPU-test", getpid(), &e), pipes[2], status;
+	int again = lease_register("GPU-test", getpid(), &e);
 	char ready;
 	pid_t pid;
 
@@ -225,13 +226,17 @@ static void knows_who_keeps_to_the_lease(void **state)
 	assert_true(lease_registered("GPU-test", getpid()));
 	assert_false(lease_registered("GPU-other", getpid()));
 	assert_false(lease_registered("GPU-test", getppid()));
-	lease_unregister("GPU-test", fd);
+	/* Said by two, it holds until both have left. */
+	assert_true(again >= 0);
+	lease_unregister("GPU-test", getpid(), fd);
+	assert_true(lease_registered("GPU-test", getpid()));
+	lease_unregister("GPU-test", getpid(), again);
 	assert_false(lease_registered("GPU-test", getpid()));
 
 	assert_int_equal(pipe(pipes), 0);
 	pid = fork();
 	if (!pid) {
-		ready = lease_register("GPU-test", NULL) >= 0;
+		ready = lease_register("GPU-test", getpid(), NULL) >= 0;
 		(void)!write(pipes[1], &ready, 1);
 		for (;;)
 			pause();
