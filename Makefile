@@ -174,10 +174,14 @@ lint: all
 
 bench: all
 	@test/bench/stages.sh cpu
+	@test/bench/json.sh
 
 bench-gpu: all $(gpu_progs) $(helpers)
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
+	@[ -z "$${CUDA_AGENT_WORKDIR-}" ] || test/bench/try.sh
+	@[ -z "$${KERNELBENCH-}" ] || \
+		test/bench/kernelbench.sh "$${CUDA_L1_PAIRS:?}"
 	@B=$B test/bench/engine.sh cuda
 
 # What the worked examples of the skills gain, on the device $(DEVICE).

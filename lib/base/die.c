@@ -9,11 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int quiet;
+static int quiet, verbose;
 
 void warn_quiet(int on)
 {
 	quiet = on;
+}
+
+void mention_wanted(int on)
+{
+	verbose = on;
 }
 
 /* Through struct err, for its escapes; one write, so that lines of several
@@ -59,6 +64,17 @@ void warn(const char *fmt, ...)
 	va_list ap;
 
 	if (quiet)
+		return;
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
+void mention(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!verbose)
 		return;
 	va_start(ap, fmt);
 	say(fmt, ap);

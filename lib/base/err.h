@@ -60,12 +60,15 @@ int err_wrap(struct err *e, const char *fmt, ...) CA_PRINTF(2, 3);
  * For tools only (defined in lib/base/die.c): prints "PROG: text" to stderr
  * and exits.  die_err prints what `e` holds and exits with its code (70 if it
  * has none).  warn prints and goes on; silent under -q (set by opt_parse), as
- * complain, for what is wrong and not only worth knowing, is not.
+ * complain, for what is wrong and not only worth knowing, is not.  mention is
+ * for libraries too: what was found amiss and mended, said under -v only.
  */
 void die(int code, const char *fmt, ...) CA_PRINTF(2, 3) CA_NORETURN;
 void die_err(const struct err *e) CA_NORETURN;
 void complain(const char *fmt, ...) CA_PRINTF(1, 2);
 void warn(const char *fmt, ...) CA_PRINTF(1, 2);
+void mention(const char *fmt, ...) CA_PRINTF(1, 2);
 void warn_quiet(int on);
+void mention_wanted(int on);
 
 #endif

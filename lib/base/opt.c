@@ -397,6 +397,7 @@ int opt_parse(const struct tool *t, int argc, char **argv, struct common *c)
 	parse_seed(t, &s, c);
 	c->no_prov = s.prov;
 	warn_quiet(c->quiet);
+	mention_wanted(c->verbose);
 	check_operands(t, argc - first);
 	return first;
 }

@@ -275,6 +275,9 @@ int guard_task(struct judge *j, struct oracle *o, const char *task,
 	struct str s = STR_INIT;
 	struct jw w;
 
+	if (known && !have)
+		mention("what was remembered of the task's guard does not fit: "
+		     "it is found out anew");
 	json_free(known);
 	if (weakened("guard"))
 		memset(g, 0, sizeof(*g));

@@ -40,8 +40,11 @@ struct json *memo_get(struct judge *j, const char *kind, const char *task,
 	char path[MEMO_PATH];
 
 	if (!memo_path(j, kind, task, more, path) && !access(path, R_OK) &&
-	    !read_file(path, JSON_MAX_LINE, &s, NULL))
+	    !read_file(path, JSON_MAX_LINE, &s, NULL)) {
 		root = json_parse(s.buf, s.len, JSON_MAX_LINE, NULL, NULL);
+		if (!root)
+			mention("'%s' is damaged: it is found out anew", path);
+	}
 	str_release(&s);
 	return root;
 }
@@ -51,6 +54,9 @@ void memo_put(struct judge *j, const char *kind, const char *task,
 {
 	char path[MEMO_PATH];
 
-	if (!json->failed && !memo_path(j, kind, task, more, path))
-		write_file_atomic(path, json->buf, json->len, 0644, NULL);
+	struct err e = ERR_INIT;
+
+	if (!json->failed && !memo_path(j, kind, task, more, path) &&
+	    write_file_atomic(path, json->buf, json->len, 0644, &e))
+		mention("not remembered: %s", e.msg);
 }

@@ -7,6 +7,8 @@
 # not all runs say the same.
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=test/bench/lib.sh
+. test/bench/lib.sh
 runs=20 quick='' device=cpu
 while getopts n:qd: o; do
 	case $o in
@@ -23,29 +25,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 chmod 755 "$work"	# compilers run as nobody
 
-# Numbers, one a line: smallest, median and largest, and the distance of the
-# outer two in parts of the median.
-spread() {
-	sort -g | awk -v f=%.3g '
-		{ v[NR] = $1 }
-		END {
-			if (!NR) { print "none"; exit }
-			m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
-			printf f " " f " " f, v[1], m, v[NR]
-			if (m > 0) printf "  (%.1f %%)", 100 * (v[NR] - v[1]) / m
-			print ""
-		}'
-}
-
-# What a result depends on, in one line.
-machine() {
-	printf '%s, %s cores, load %s, Linux %s, %s\n' \
-		"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" \
-		"$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)" "$(uname -r)" \
-		"$(bin/ca-torch --no-prov | jq -r '"torch \(.torch)"')"
-}
-
-machine
+machine_line
 bin/ca-compile --device "$device" "$workdir" >"$work/built"
 for i in $(seq "$runs"); do
 	from=$EPOCHREALTIME
@@ -63,6 +43,7 @@ echo "$workdir, $runs runs${quick:+ (quick)}; verdict and reward:"
 jq -r '"\(.verdict) \(.reward)"' "$work/all" | sort | uniq -c
 for field in us eager compile seconds; do
 	printf '%-8s ' $field
-	jq -r ".$field // empty" "$work/all" | spread
+	jq -r ".$field // empty" "$work/all" | spread |
+		jq -r 'if .n == 0 then "none" else "\(.low) \(.median) \(.high)" end'
 done
 [ "$(jq -c '[.verdict, .reward]' "$work/all" | sort -u | wc -l)" = 1 ]

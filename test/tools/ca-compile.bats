@@ -72,8 +72,9 @@ need_nvcc() {
 	got true .build.prov.cached
 	object=$CA_CACHE/obj/$(jq -r .build.object out).so
 	printf x >>"$object"
-	build ok --device cpu "$workdirs/cpu/axpby"
+	build ok -v --device cpu "$workdirs/cpu/axpby" 2>told
 	got false .build.prov.cached
+	grep -q "cached object '$object' is damaged" told
 	rm "$object"
 	build ok --device cpu "$workdirs/cpu/axpby"
 	got false .build.prov.cached

@@ -61,3 +61,22 @@ parts() {
 	jq -c .verify out
 	jq -e '.verify | .status == "ok" and .skipped >= 2' out
 }
+
+@test "what is remembered of a task and damaged is found out anew, and said" {
+	local real memo
+	# shellcheck source=test/setup/lib.sh
+	real=$(. "$BATS_TEST_DIRNAME/../setup/lib.sh" && cache_dir)
+	# A task that nobody knows.
+	{ model && echo "# $RANDOM$RANDOM"; } | task seen
+	"$bin/ca-verify" --device cpu seen >out
+	[ "$(statuses verify out)" = $'seen\tok' ]
+	memo=$(find "$real/guard" -name '*.json' -newer seen/model.py)
+	[ -n "$memo" ]
+	# shellcheck disable=SC2086 # other tests may have added some
+	printf '{"leaf":[' | tee $memo >/dev/null
+	"$bin/ca-verify" -v --device cpu seen 2>told >again
+	[ "$(statuses verify again)" = $'seen\tok' ]
+	grep -q "guard/.* is damaged" told
+	# shellcheck disable=SC2086
+	jq -e . $memo >/dev/null
+}
