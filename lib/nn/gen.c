@@ -154,7 +154,7 @@ static int join_lease(struct gen *g, struct err *e)
 	if (lease_open(&g->lease, name, e))
 		return -1;
 	if (!gpu_is_cpu(engine_gpu(g->engine)))
-		g->registered = lease_register(name, e);
+		g->registered = lease_register(name, getpid(), e);
 	return g->registered < 0 && !gpu_is_cpu(engine_gpu(g->engine)) ? -1 :
 	       0;
 }
@@ -480,7 +480,7 @@ void gen_close(struct gen *g)
 	leave_device(g);
 	if (g->registered >= 0)
 		lease_unregister(gpu_lease_name(engine_gpu(g->engine)),
-				 g->registered);
+				 getpid(), g->registered);
 	lease_close(&g->lease);
 	sched_free(g->sched);
 	engine_close(g->engine);
