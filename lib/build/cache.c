@@ -105,8 +105,8 @@ int cache_get(const char *key, char path[CA_PATH_MAX], struct str *meta,
 	j = json_parse(text.buf, text.len, META_MAX, NULL, NULL);
 	hit = j && intact(path, j);
 	if (!hit) {
-		mention("the cached object '%s' is damaged: it is built anew",
-		     path);
+		mention("the cached object '%s' is damaged: it is built "
+			"anew", path);
 		unlink(side);
 		unlink(path);
 		goto out;
@@ -267,8 +267,8 @@ static int lock_dir(const char *dir, int *locked, struct err *e)
 			continue;
 		*locked = 0;
 		if (no_locks(errno)) {
-			mention("'%s' cannot be locked: the cache does without",
-			     path);
+			mention("'%s' cannot be locked: the cache does "
+				"without", path);
 			break;
 		}
 		err_sys(e, CA_IOERR, "cannot lock '%s'", path);

@@ -276,8 +276,8 @@ int guard_task(struct judge *j, struct oracle *o, const char *task,
 	struct jw w;
 
 	if (known && !have)
-		mention("what was remembered of the task's guard does not fit: "
-		     "it is found out anew");
+		mention("what was remembered of the task's guard does not "
+			"fit: it is found out anew");
 	json_free(known);
 	if (weakened("guard"))
 		memset(g, 0, sizeof(*g));

@@ -90,8 +90,8 @@ static int race_all(struct judge *j, struct oracle *o, const char *task,
 			return -1;
 		if (!baseline_apply(&known, &p->t))
 			return 0;
-		mention("eager takes another time than when torch.compile's was "
-		     "remembered: both are timed");
+		mention("eager takes another time than when that of "
+			"torch.compile was remembered: both are timed");
 		timing_again(&p->t);
 		compile->runs = 1;
 	}

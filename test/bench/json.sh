@@ -16,17 +16,20 @@ work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-awk -v n="$n" 'BEGIN { for (i = 1; i <= n; i++)
-	print "{\"kind\":\"error\",\"v\":1,\"line\":" i ",\"byte\":0,\"message\":\"cannot parse\"}" }' \
-	>"$work/in"
+seq "$n" | sed 's/.*/{"kind":"error","v":1,"line":&,"byte":0,"message":"cannot parse"}/' >"$work/in"
+
+per_s() { # seconds
+	awk -v n="$n" -v t="$1" 'BEGIN { print n / (t > 0.001 ? t : 0.001) }'
+}
 
 one() { # name, command...
 	local name=$1
 	shift
 	timed "$@" <"$work/in" >"$work/out"
 	cmp -s "$work/in" "$work/out" || { echo "$name changes records" >&2; exit 1; }
-	awk -v n="$n" -v t="$wall" 'BEGIN { print n / (t > 0.001 ? t : 0.001) }' >>"$work/$name.wall"
-	awk -v n="$n" -v t="$cpu" 'BEGIN { print n / (t > 0.001 ? t : 0.001) }' >>"$work/$name.cpu"
+	per_s "$wall" >>"$work/$name.wall"
+	# shellcheck disable=SC2154 # timed's
+	per_s "$cpu" >>"$work/$name.cpu"
 }
 
 for _ in $(seq "$runs"); do

@@ -4,8 +4,8 @@
 # kernelbench.sh PAIRS [N]: the first N (12) pairs of a collection whose
 # candidates are built inline, by KernelBench's own evaluator (KERNELBENCH is
 # a checkout) and by ours, each with an empty object cache, one pair after the
-# other.  Without a GPU only what builds is compared: its build_compile_cache,
-# our ca-compile.
+# other.  Without a GPU only builds are compared, of candidates that build when
+# they are loaded: its build_compile_cache, our ca-compile.
 #
 # Its evaluator needs more than torch (pydantic, numpy, ...): KERNELBENCH_PYTHON
 # is a Python that has them, else the one that our host uses.
@@ -90,22 +90,27 @@ while read -r line; do
 	mkdir "$work/peer.build"
 	name=$(jq -r '.name // .id' "$work/pair")
 	timed theirs || { tail -n 5 "$work/peer.log" >&2; echo no >"$work/peer.out"; }
-	theirs_s=$wall theirs_cpu=$cpu said=$(tail -n 1 "$work/peer.out")
+	theirs_s=$wall said=$(tail -n 1 "$work/peer.out")
+	if [ -z "$gpu" ] && [ -z "$(find "$work/peer.build" -name '*.so')" ]; then
+		echo "$name: left out, it builds when it is called"
+		continue
+	fi
 	timed ours
 	jq -n --arg name "$name" --arg peer "$said" --argjson peer_s "$theirs_s" \
-		--argjson ours_s "$wall" --argjson peer_core_s "$theirs_cpu" \
-		--argjson ours_core_s "$cpu" \
-		--argjson got "$(jq -c '[.build.status, .build.headers, .verify.status]' "$work/ours.out")" \
-		'{$name, $peer, ours: $got, $peer_s, $ours_s, $peer_core_s, $ours_core_s}' |
+		--argjson ours_s "$wall" \
+		--slurpfile got <(jq -c '[.build.status, .build.headers, .verify.status]' \
+			"$work/ours.out") \
+		'{$name, $peer, ours: $got[0], $peer_s, $ours_s}' |
 		jq -c . | tee -a "$work/done"
 done <"$work/all"
 
 machine_line
+[ -s "$work/done" ] || { echo 'nothing to compare' >&2; exit 69; }
 jq -cs --arg work "$what" '{$work, pairs: length,
 	peer_s: (map(.peer_s) | add), ours_s: (map(.ours_s) | add),
-	peer_core_s: (map(.peer_core_s) | add), ours_core_s: (map(.ours_core_s) | add),
 	slim: (map(select(.ours[1] == "slim")) | length),
-	each: (map(.peer_s / .ours_s) | sort | {low: .[0], median: .[length / 2 | floor], high: .[-1]})} |
+	each: (map(.peer_s / .ours_s) | sort |
+		{low: .[0], median: .[length / 2 | floor], high: .[-1]})} |
 	.ratio = .peer_s / .ours_s' "$work/done" >"$work/result"
 keep_result kernelbench "$(cat "$work/result")"
 jq -r '"\(.pairs) pairs, \(.work): theirs \(.peer_s | round) s, ours \(.ours_s | round) s, " +

@@ -28,8 +28,8 @@ machine_line() {
 		"\(if .gpu then ", " + .gpu else "" end), torch \(.torch)"'
 }
 
-# Runs a command; its seconds are in $wall, those of cores, its children's
-# included, in $cpu.  Its status is passed on.
+# Runs a command; its seconds are in $wall, those of cores in $cpu, with its
+# children's but not what ran in namespaces or hosts.  Its status is passed on.
 timed() {
 	local rc=0 said
 	local TIMEFORMAT='%R %U %S'

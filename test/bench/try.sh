@@ -77,12 +77,13 @@ for i in $(seq 0 "$runs"); do
 	when=$([ "$i" = 0 ] && echo first || echo later)
 	timed theirs || { tail -n 20 "$work/peer.log" >&2; exit 70; }
 	echo "$wall" >>"$work/peer.$when"
-	echo "$cpu" >>"$work/peer.$when.cpu"
 	peer=$wall
 	timed ours
-	right || { jq -c '[.build.status, .verify, .profile.status]' "$work/ours.out" >&2; exit 70; }
+	if ! right; then
+		jq -c '[.build.status, .verify, .profile.status]' "$work/ours.out" >&2
+		exit 70
+	fi
 	echo "$wall" >>"$work/ours.$when"
-	echo "$cpu" >>"$work/ours.$when.cpu"
 	echo "$when $what: theirs $peer s, ours $wall s"
 done
 
@@ -91,11 +92,8 @@ for when in first later; do
 	jq -n --arg work "$what" --arg when "$when" \
 		--argjson peer "$(spread <"$work/peer.$when")" \
 		--argjson ours "$(spread <"$work/ours.$when")" \
-		--argjson peer_cores "$(spread <"$work/peer.$when.cpu")" \
-		--argjson ours_cores "$(spread <"$work/ours.$when.cpu")" \
 		--arg headers "$(jq -r .build.headers "$work/ours.out")" \
 		'{$work, $when, $headers, peer_s: $peer, ours_s: $ours,
-			peer_core_s: $peer_cores, ours_core_s: $ours_cores,
 			ratio: ($peer.median / $ours.median)}' >"$work/result"
 	keep_result try "$(cat "$work/result")"
 	jq -r '"\(.when) \(.work): theirs \(.peer_s.median) s (\(.peer_s.low) to " +
