@@ -230,8 +230,9 @@ out:
 	return rc;
 }
 
-int prompt_chat(struct prompt *p, const struct json *messages,
-		const struct json *tools, struct tok_ids *out, struct err *e)
+int prompt_chat_first(struct prompt *p, const struct json *messages, size_t n,
+		      const struct json *tools, int open,
+		      struct tok_ids *out, struct err *e)
 {
 	struct json *m = NULL, *t = NULL;
 	struct str s = STR_INIT;
@@ -243,11 +244,18 @@ int prompt_chat(struct prompt *p, const struct json *messages,
 	m = hidden(p, messages, e);
 	if (!m || (tools && !(t = hidden_tools(p, tools, e))))
 		goto out;
-	rc = tmpl_render(p->chat, m, t, &s, e) || encode(p, &s, out, e) ? -1 :
-	     0;
+	rc = tmpl_render(p->chat, m, n, t, open, &s, e) ||
+	     encode(p, &s, out, e) ? -1 : 0;
 out:
 	json_free(m);
 	json_free(t);
 	str_release(&s);
 	return rc;
+}
+
+int prompt_chat(struct prompt *p, const struct json *messages,
+		const struct json *tools, struct tok_ids *out, struct err *e)
+{
+	return prompt_chat_first(p, messages, json_len(messages), tools, 1,
+				 out, e);
 }

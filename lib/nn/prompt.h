@@ -34,4 +34,10 @@ int prompt_chat(struct prompt *p, const struct json *messages,
 		const struct json *tools, struct tok_ids *out,
 		struct err *e);
 
+/* The same of the first n messages only; without `open` the ids end behind the
+ * last of them. */
+int prompt_chat_first(struct prompt *p, const struct json *messages, size_t n,
+		      const struct json *tools, int open,
+		      struct tok_ids *out, struct err *e);
+
 #endif

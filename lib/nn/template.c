@@ -202,9 +202,9 @@ static void write_first(struct jw *w, const struct json *messages, size_t n)
 	jw_end_arr(w);
 }
 
-int tmpl_render_first(struct tmpl *c, const struct json *messages, size_t n,
-		      const struct json *tools, int open, struct str *out,
-		      struct err *e)
+int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
+		const struct json *tools, int open, struct str *out,
+		struct err *e)
 {
 	struct str line = STR_INIT;
 	struct json *j = NULL;
@@ -239,11 +239,4 @@ int tmpl_render_first(struct tmpl *c, const struct json *messages, size_t n,
 	json_free(j);
 	str_release(&line);
 	return rc;
-}
-
-int tmpl_render(struct tmpl *c, const struct json *messages,
-		const struct json *tools, struct str *out, struct err *e)
-{
-	return tmpl_render_first(c, messages, json_len(messages), tools, 1,
-				 out, e);
 }

@@ -21,16 +21,11 @@ struct tmpl;
 int tmpl_open(const char *dir, struct tmpl **out, struct err *e);
 void tmpl_close(struct tmpl *c);
 
-/* Appends the text of an array of messages (and of tools, which may be NULL),
- * ready for the assistant's answer.  CA_DATAERR with the template's own words
- * when it refuses them.  Thread safe. */
-int tmpl_render(struct tmpl *c, const struct json *messages,
-		const struct json *tools, struct str *out, struct err *e);
-
-/* The same of the first n messages only; without `open` the text ends behind
- * the last of them. */
-int tmpl_render_first(struct tmpl *c, const struct json *messages, size_t n,
-		      const struct json *tools, int open, struct str *out,
-		      struct err *e);
+/* Appends the text of the first n of an array of messages (and of tools, which
+ * may be NULL), with `open` ready for the assistant's answer.  CA_DATAERR with
+ * the template's own words when it refuses them.  Thread safe. */
+int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
+		const struct json *tools, int open, struct str *out,
+		struct err *e);
 
 #endif

@@ -26,9 +26,9 @@ int text_open(struct text *x, const char *dir, struct err *e)
 void text_close(struct text *x)
 {
 	tok_free(x->tok);
-	tmpl_close(x->tmpl);
+	prompt_close(x->prompt);
 	x->tok = NULL;
-	x->tmpl = NULL;
+	x->prompt = NULL;
 }
 
 static int is_answer(const struct json *m)
@@ -117,78 +117,71 @@ struct work {
 	struct text *x;
 	struct traj *t;
 	const struct json *messages, *tools;
-	struct str done;		/* text that has ids */
-	struct str now;
-	struct tok_ids ids;
+	struct tok_ids done, now;	/* ids of all so far, and of more */
 };
 
-static int begins_with(const struct str *s, const struct str *t)
+static int encode(struct work *w, size_t n, int open, struct err *e)
 {
-	return s->len >= t->len && (!t->len ||
-				    !memcmp(s->buf, t->buf, t->len));
-}
-
-static int render(struct work *w, size_t n, int open, struct err *e)
-{
-	str_reset(&w->now);
-	return tmpl_render_first(w->x->tmpl, w->messages, n, w->tools, open,
+	w->now.n = 0;
+	return prompt_chat_first(w->x->prompt, w->messages, n, w->tools, open,
 				 &w->now, e);
 }
 
-/* Ids of what `now` has beyond `done`. */
-static int encode_more(struct work *w, struct err *e)
+static int goes_on(const struct work *w)
 {
-	w->ids.n = 0;
-	return tok_encode(w->x->tok, w->now.buf + w->done.len,
-			  w->now.len - w->done.len, 0, &w->ids, e);
+	return w->now.n >= w->done.n && (!w->done.n ||
+	       !memcmp(w->now.id, w->done.id,
+		       w->done.n * sizeof *w->now.id));
 }
 
-static int advance(struct work *w, struct err *e)
+/* What is now, is done. */
+static void advance(struct work *w)
 {
-	str_reset(&w->done);
-	return str_add(&w->done, w->now.buf ? w->now.buf : "", w->now.len) ?
-	       err_set(e, CA_SOFTWARE, "no memory") : 0;
+	struct tok_ids was = w->done;
+
+	w->done = w->now;
+	w->now = was;
 }
 
 /* What came before answer n: the environment's. */
 static int add_prompt(struct work *w, size_t n, struct err *e)
 {
-	if (render(w, n, 1, e))
+	if (encode(w, n, 1, e))
 		return -1;
-	if (!w->t->nseg || !begins_with(&w->now, &w->done)) {
-		str_reset(&w->done);
+	if (!w->t->nseg || !goes_on(w)) {
+		w->done.n = 0;
 		if (traj_open(w->t, e))
 			return -1;
 	}
-	if (encode_more(w, e) ||
-	    traj_add(w->t, w->ids.id, w->ids.n, 0, NULL, e))
+	if (traj_add(w->t, w->now.id + w->done.n, w->now.n - w->done.n, 0,
+		     NULL, e))
 		return -1;
-	return advance(w, e);
+	advance(w);
+	return TRAJ_OK;
 }
 
 /* The answer up to the token that ends it; what the template puts behind
  * that the model did not say. */
 static int add_answer(struct work *w, size_t n, struct err *e)
 {
-	size_t end;
+	size_t from = w->done.n, end;
 
-	if (render(w, n + 1, 0, e))
+	if (encode(w, n + 1, 0, e))
 		return -1;
-	if (!begins_with(&w->now, &w->done)) {
+	if (!goes_on(w)) {
 		err_set(e, CA_DATAERR, "the chat template does not put "
 			"message %zu behind what was before it", n);
 		return TRAJ_NO_IDS;
 	}
-	if (encode_more(w, e))
-		return -1;
-	for (end = w->ids.n; end > 0; end--)
-		if (tok_special(w->x->tok, w->ids.id[end - 1]))
+	for (end = w->now.n; end > from; end--)
+		if (tok_special(w->x->tok, w->now.id[end - 1]))
 			break;
-	end = end ? end : w->ids.n;
-	if (traj_add(w->t, w->ids.id, end, 1, NULL, e) ||
-	    traj_add(w->t, w->ids.id + end, w->ids.n - end, 0, NULL, e))
+	end = end > from ? end : w->now.n;
+	if (traj_add(w->t, w->now.id + from, end - from, 1, NULL, e) ||
+	    traj_add(w->t, w->now.id + end, w->now.n - end, 0, NULL, e))
 		return -1;
-	return advance(w, e);
+	advance(w);
+	return TRAJ_OK;
 }
 
 int text_tokenise(struct text *x, const struct json *root, struct traj *t,
@@ -196,7 +189,8 @@ int text_tokenise(struct text *x, const struct json *root, struct traj *t,
 {
 	struct work w = {
 		.x = x, .t = t, .messages = json_get(root, "messages"),
-		.tools = json_get(root, "tools"), .ids = TOK_IDS_INIT,
+		.tools = json_get(root, "tools"), .done = TOK_IDS_INIT,
+		.now = TOK_IDS_INIT,
 	};
 	const struct json *m = json_first(w.messages);
 	int rc = TRAJ_OK;
@@ -204,7 +198,9 @@ int text_tokenise(struct text *x, const struct json *root, struct traj *t,
 	traj_release(t);
 	t->agent = t->bad_logprobs = 0;
 	t->text = 1;
-	if (!x->tmpl && tmpl_open(x->dir, &x->tmpl, e))
+	if (!x->prompt)
+		x->prompt = prompt_open(x->dir, e);
+	if (!x->prompt)
 		return -1;
 	for (size_t n = 0; m && !rc; m = json_next(m), n++) {
 		if (!is_answer(m))
@@ -213,9 +209,8 @@ int text_tokenise(struct text *x, const struct json *root, struct traj *t,
 		if (!rc)
 			rc = add_answer(&w, n, e);
 	}
-	str_release(&w.done);
-	str_release(&w.now);
-	tok_ids_release(&w.ids);
+	tok_ids_release(&w.done);
+	tok_ids_release(&w.now);
 	/* A template that refuses the messages speaks of this record. */
 	if (rc < 0 && e->code == CA_DATAERR)
 		rc = TRAJ_NO_IDS;

@@ -6,7 +6,7 @@
 #ifndef CA_RL_TEXT_H
 #define CA_RL_TEXT_H
 
-#include "nn/template.h"
+#include "nn/prompt.h"
 #include "nn/tok.h"
 #include "rl/traj.h"
 
@@ -14,7 +14,7 @@ struct text {
 	struct tok *tok;
 	int32_t vocab;			/* of the model */
 	const char *dir;
-	struct tmpl *tmpl;		/* opened when it is needed */
+	struct prompt *prompt;		/* opened when it is needed */
 };
 
 /* Reads a model folder's tokenizer. */
@@ -27,9 +27,9 @@ int text_check(struct text *x, const struct json *root, const struct traj *t,
 	       struct err *e);
 
 /*
- * Renders the messages with the folder's chat template and tokenises them, an
- * answer of the agent and what lies between at a time; the result is marked
- * `text`.  A segment ends where the template does not only append.  TRAJ_OK, a
+ * Tokenises the messages as ca-serve does, an answer of the agent and what lies
+ * between at a time; the result is marked `text`.  A segment ends where the
+ * chat template does not only append.  TRAJ_OK, a
  * reason to drop it, or -1.
  */
 int text_tokenise(struct text *x, const struct json *root, struct traj *t,

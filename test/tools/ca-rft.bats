@@ -90,8 +90,12 @@ rft() {
 	python3 "$here/trajs.py" text 8 >texts
 	rft --out tuned --ctx 128 texts
 	[ "$(pick 'select(."data/seen") | [."data/used", ."data/tokenised"]')" = '[6,6]' ]
-	# The agent's tokens: "in the a<e>" and "the N<e>" in bytes and pairs.
-	[ "$(jq -s 'map(."response_length/min" // empty) | min' out)" -ge 8 ]
+	# The agent's tokens: in, blank, the, " a", <e>; the, blank, digits, <e>.
+	[ "$(jq -s 'map(."response_length/min" // empty) | min' out)" = 9 ]
+	# Who says <e> does not end a turn.
+	jq -c '.messages[1].content = "in<e>the a"' texts >spelled
+	rft --out said --ctx 128 spelled
+	[ "$(jq -s 'map(."response_length/min" // empty) | min' out)" = 11 ]
 }
 
 @test "bad data: named or counted, and nothing is written when nothing is left" {
