@@ -71,10 +71,7 @@ void ahead_want(struct judge *j, const struct purpose *u)
 {
 	struct ahead *a = find(j, u->role);
 	char cache[HASH_HEX];
-	struct fail f;
 
-	if (host_ready(j, &f))
-		return;
 	cache_name(u->may_exec ? u->p : NULL, cache);
 	if (a && serves(a, u, cache))
 		return;

@@ -19,8 +19,8 @@ struct purpose {
 	const struct program *p; /* whose compiled code is kept; or NULL */
 };
 
-/* Asks for such a process, unless one waits.  What prevents it shows when the
- * process is wanted. */
+/* Asks the host, which is ready, for such a process, unless one waits.  What
+ * prevents it shows when the process is wanted. */
 void ahead_want(struct judge *j, const struct purpose *u);
 
 /* One that waits, or a new one.  The answer to {"op":"jail"} is still to come;

@@ -114,10 +114,12 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	race[RACE_CANDIDATE].program = s->program;
 	race[RACE_CANDIDATE].runs = 1;
 	set_baselines(j, s->task, s->tasklen, race);
-	ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
 	p->t.quick = j->o.quick && !judge_on_cuda(j);
+	if (oracle_open(j, &o, "oracle", 0, &p->f))
+		goto out;
 	timing_ahead(j, &p->t);
-	if (oracle_start(j, &o, s->task, s->tasklen, &p->f) ||
+	if (oracle_load(j, &o, s->task, s->tasklen, &p->f) ||
+	    oracle_run(j, &o, &p->f) ||
 	    (j->rules->guarded && guard_task(j, &o, s->task_id, &g, &p->f)) ||
 	    (!j->rules->own_state &&
 	     oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f)) ||

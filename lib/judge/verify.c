@@ -166,11 +166,13 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	p.fine = 1;
 	if (judge_symbols(j, &p, &v->f))
 		return;
-	ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
+	if (oracle_open(j, &o, "oracle", 0, &v->f))
+		goto out;
 	if (j->dev->witnessed && !(j->idle.user_ns > 0))
 		ahead_want(j, &(struct purpose){ "calib", 0, NULL });
 	ahead_want(j, &(struct purpose){ p.role, 0, NULL });
-	if (oracle_start(j, &o, s->task, s->tasklen, &v->f) ||
+	if (oracle_load(j, &o, s->task, s->tasklen, &v->f) ||
+	    oracle_run(j, &o, &v->f) ||
 	    (j->rules->guarded &&
 	     (guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
 	      judge_task(j, v, &v->f))) ||
