@@ -147,9 +147,11 @@ static size_t meanwhile_fds(void *ctx, struct pollfd *p, size_t max)
 
 static void meanwhile_ready(void *ctx)
 {
-	const struct net_idle *i = tries_idle(((struct rollout *)ctx)->tries);
+	struct rollout *r = ctx;
+	const struct net_idle *i = tries_idle(r->tries);
 
 	i->ready(i->ctx);
+	shells_watch(r->shells);
 }
 
 void ask_idle(struct rollout *r, struct net_idle *idle)

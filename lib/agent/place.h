@@ -17,6 +17,7 @@
 #define PLACE_SHOWN "/work"
 #define PLACE_OUTPUT ".output"		/* where long outputs are kept */
 #define PLACE_FIXED_MAX 32
+#define PLACE_BEYOND (INT64_MAX / 2)	/* size of what cannot be counted */
 
 struct place {
 	char path[4096];	/* on disk, absolute and real */
@@ -84,7 +85,9 @@ int place_read(const struct place *p, const char *name, size_t cap,
 /*
  * A digest of what the model may change in the tree (names, kinds, sizes, and
  * the bytes of files up to 1 MiB; larger ones by time), without PLACE_OUTPUT,
- * and its size in bytes.  Either may be NULL.  Stops at 50,000 entries.
+ * and its size in bytes with it.  Either may be NULL.  Of more than 50,000
+ * entries, directories in 32 others and those that cannot be read the size is
+ * PLACE_BEYOND.
  */
 int place_digest(const struct place *p, char hex_out[HASH_HEX],
 		 int64_t *bytes, struct err *e);

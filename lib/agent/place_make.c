@@ -306,38 +306,68 @@ static int digest_file(struct digest *d, int dir, const char *name,
 	return 0;
 }
 
-static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
-{
-	struct digest *d = ctx;
-	struct stat st;
-	int fd, rc = 0;
-	int64_t head[2];
+static int digest_entry(void *ctx, int dir, const char *name, struct err *e);
 
-	if (!d->depth && (!strcmp(name, PLACE_OUTPUT) ||
-			  place_is_fixed(d->p, name, strlen(name))))
-		return 0;
-	if (++d->entries > ENTRIES_MAX ||
-	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return 0;
-	head[0] = st.st_mode;
-	head[1] = S_ISREG(st.st_mode) ? st.st_size : 0;
-	d->bytes += (int64_t)st.st_blocks * 512;
-	if (d->h) {
-		hash_part(d->h, name, strlen(name));
-		hash_add(d->h, head, sizeof(head));
-	}
-	if (d->h && S_ISREG(st.st_mode))
-		return digest_file(d, dir, name, &st, e);
-	if (!S_ISDIR(st.st_mode) || d->depth > DEPTH_MAX)
-		return 0;
-	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
-		    O_CLOEXEC);
+static int digest_dir(struct digest *d, int dir, const char *name,
+		      struct err *e)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+			O_CLOEXEC);
+	int rc = 0;
+
+	/* One that nobody may look into could hold anything. */
+	if (fd < 0 && errno == EACCES)
+		d->bytes = PLACE_BEYOND;
 	if (fd < 0)
 		return 0;
 	d->depth++;
-	rc = sorted(fd, digest_entry, d, e);
+	if (d->depth > DEPTH_MAX)
+		d->bytes = PLACE_BEYOND;
+	else
+		rc = sorted(fd, digest_entry, d, e);
 	d->depth--;
 	close(fd);
+	return rc;
+}
+
+static void digest_head(struct digest *d, const char *name,
+			const struct stat *st)
+{
+	const int64_t head[2] = {
+		st->st_mode, S_ISREG(st->st_mode) ? st->st_size : 0
+	};
+
+	hash_part(d->h, name, strlen(name));
+	hash_add(d->h, head, sizeof(head));
+}
+
+static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
+{
+	struct digest *d = ctx;
+	struct hash *h = d->h;
+	struct stat st;
+	int rc = 0;
+
+	if (!d->depth && place_is_fixed(d->p, name, strlen(name)))
+		return 0;
+	if (++d->entries > ENTRIES_MAX) {
+		d->bytes = PLACE_BEYOND;
+		return 0;
+	}
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	if (d->bytes < PLACE_BEYOND)
+		d->bytes += (int64_t)st.st_blocks * 512;
+	/* Outputs are counted only. */
+	if (!d->depth && !strcmp(name, PLACE_OUTPUT))
+		d->h = NULL;
+	if (d->h)
+		digest_head(d, name, &st);
+	if (S_ISDIR(st.st_mode))
+		rc = digest_dir(d, dir, name, e);
+	else if (d->h && S_ISREG(st.st_mode))
+		rc = digest_file(d, dir, name, &st, e);
+	d->h = h;
 	return rc;
 }
 

@@ -31,6 +31,7 @@
 #define RUNNING_MAX 8		/* background commands at once */
 #define KEPT_OUTPUTS 4
 #define DEFAULT_MS 120000
+#define BEYOND_NS 3000000000	/* for one that finds more than can be counted */
 #define TICK_MS 200
 #define MEMORY ((int64_t)32 << 30)
 
@@ -371,15 +372,47 @@ static int64_t output_size(const struct command *c)
 	return fstat(c->out, &st) ? 0 : st.st_size;
 }
 
-/* Whether the tree has grown beyond its limit; looked at once a second. */
-static int over_disk(struct shells *s, int64_t before)
+/* Whether the tree has grown beyond its limit; looked at once a second.  Where
+ * it cannot be counted already, there is a moment to put that right. */
+static int over_disk(struct shells *s, const struct command *c,
+		     int64_t before)
 {
-	int64_t limit = before > s->o.disk ? before : s->o.disk, bytes = 0;
+	int64_t bytes = 0;
 
 	if (now_ns() - s->checked < 1000000000)
 		return 0;
 	s->checked = now_ns();
-	return !place_digest(s->o.place, NULL, &bytes, NULL) && bytes > limit;
+	if (place_digest(s->o.place, NULL, &bytes, NULL))
+		return 0;
+	if (bytes >= PLACE_BEYOND && before >= PLACE_BEYOND)
+		return now_ns() - c->start - c->excused > BEYOND_NS;
+	if (before < s->o.disk || before >= PLACE_BEYOND)
+		before = s->o.disk;
+	return bytes > before;
+}
+
+/* There is no room left: whatever is running may be why. */
+static void end_all(struct shells *s)
+{
+	struct command *c;
+
+	for (c = s->list; c; c = c->next)
+		if (c->helper) {
+			end_command(c, 0);
+			c->stopped = 1;
+		}
+}
+
+void shells_watch(struct shells *s)
+{
+	int64_t bytes = 0;
+
+	if (!any_running(s) || now_ns() - s->checked < 1000000000)
+		return;
+	s->checked = now_ns();
+	if (!place_digest(s->o.place, NULL, &bytes, NULL) &&
+	    bytes > s->o.disk)
+		end_all(s);
 }
 
 /* Until a foreground command has ended, one way or another; 1: in time. */
@@ -398,7 +431,7 @@ static int supervise(struct shells *s, struct command *c, int64_t limit_ms)
 		if (out_of_time(s))
 			return 0;
 		c->over_output = output_size(c) > OUTPUT_MAX;
-		c->over_disk = over_disk(s, before);
+		c->over_disk = over_disk(s, c, before);
 		if (c->over_output || c->over_disk)
 			return 1;
 		wait_round(s, c->pipe, ms && ms < TICK_MS ? ms : TICK_MS);
@@ -480,7 +513,8 @@ static int add_status(const struct shells *s, const struct command *c,
 		str_adds(out, "[killed: more than 256 MiB of output]");
 	else if (c->over_disk)
 		str_addf(out, "[killed: the work directory has grown beyond "
-			 "%lld MiB; remove what is not needed]",
+			 "%lld MiB, or more than can be counted; remove what "
+			 "is not needed]",
 			 (long long)(s->o.disk >> 20));
 	else if (c->end.rc)
 		str_addf(out, "[could not be run: %s]", c->end.text);
@@ -580,6 +614,8 @@ int shells_bash(struct shells *s, const struct json *args, struct str *out)
 		return 0;
 	}
 	in_time = supervise(s, c, limit);
+	if (c->over_disk)
+		end_all(s);
 	end_command(c, 0);
 	if (in_time && !c->end.rc)
 		follow_cwd(s, c);

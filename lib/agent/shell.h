@@ -42,6 +42,10 @@ int shells_kill(struct shells *s, const struct json *args, struct str *out);
 void shells_wake(struct shells *s);
 void shells_rest(struct shells *s);
 
+/* To be called now and then while no tool is at work: ends what runs in the
+ * background once the tree has grown beyond its limit. */
+void shells_watch(struct shells *s);
+
 /* While the judge's clock runs: stops everything and gives the lease back;
  * thaw takes it again.  Time spent so does not count against commands. */
 void shells_freeze(struct shells *s);

@@ -94,9 +94,23 @@ f() { # path [members]: arguments of a file tool
 	script "$(tool Bash "$(c ':(){ :|:& };:; sleep 0.5; echo alive' '{"timeout":20000}')")" \
 		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >f$i; sleep 0.2; done; echo no' '{"timeout":60000}')")" \
 		"$(tool Write '{"file_path":"/work/a","content":"x"}')" \
-		"$(tool Bash "$(c 'rm f*; echo gone')")" "$done_turn"
+		"$(tool Bash "$(c 'rm f*; echo gone')")" \
+		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >.output/f$i; sleep 0.2; done; echo no')")" \
+		"$(tool Bash "$(c 'rm .output/f*; mkdir d; chmod 0 d; sleep 9; echo no')")" \
+		"$(tool Bash "$(c 'sleep 20; echo no')")" \
+		"$(tool Bash "$(c 'chmod 700 d; rmdir d; sleep 1.5; echo gone')")" \
+		"$(tool Bash "$(c 'mkdir -p $(seq -s / 40); sleep 9; echo no')")" \
+		"$(tool Bash "$(c 'rm -r 1; while :; do head -c 1M /dev/zero >>fill; sleep 0.05; done' '{"run_in_background":true}')")" \
+		"$(tool Bash "$(c 'sleep 20; echo no')")" "$(tool BashOutput '{"bash_id":"bash_9"}')" "$done_turn"
 	agent --disk 32M
 	stopped final
+	# What runs in the background goes as well.
+	[[ $(result 11) = *'[killed]' ]] || { result 11; false; }
+	for i in 4 5 6 8 10; do
+		[[ $(result $i) = *'can be counted; remove'* ]]
+		[[ $(result $i) != no* ]]
+	done
+	[ "$(result 7)" = gone ]
 	[[ $(result 0) = *'Resource temporarily unavailable'* || $(result 0) = *alive* ]]
 	[[ $(result 1) = *'grown beyond 32 MiB'* ]]
 	[[ $(result 2) = *'is full'* ]]
