@@ -31,7 +31,7 @@
 #define RUNNING_MAX 8		/* background commands at once */
 #define KEPT_OUTPUTS 4
 #define DEFAULT_MS 120000
-#define BEYOND_NS 3000000000	/* for one that finds more than can be counted */
+#define BEYOND_NS 3000000000	/* where more is than can be counted */
 #define TICK_MS 200
 #define MEMORY ((int64_t)32 << 30)
 
