@@ -22,9 +22,10 @@ static const struct opt table[] = {
 	  "the most that inputs may take together (512M)", &opts.max_bytes,
 	  0, 0 },
 	{ OPT_STR, 0, "only", "TEXT",
-	  "of torch, only operators whose names hold this", &opts.only, 0, 0 },
+	  "of torch and transformers, only names that hold this", &opts.only,
+	  0, 0 },
 	{ OPT_STR, 0, "part", "K/N",
-	  "of torch, only the Kth of N parts of the operators", &part, 0, 0 },
+	  "of torch and transformers, only the Kth of N parts", &part, 0, 0 },
 	{ OPT_STR, 0, "summary", "FILE",
 	  "add numbers and reasons to FILE, a line of JSON for each source",
 	  &opts.summary, 0, 0 },
@@ -40,7 +41,7 @@ static const struct opt table[] = {
 
 static const struct tool tool = {
 	.name = "ca-crawl",
-	.operands = "torch | FILE | DIR ...",
+	.operands = "torch | transformers | FILE | DIR ...",
 	.purpose = "make tasks out of PyTorch, files and published data",
 	.opts = table,
 	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED,

@@ -187,7 +187,8 @@ int crawl_source(struct crawl_opts *o, const char *source,
 	char head[512];
 	int full, rc;
 
-	rc = !strcmp(source, "torch") ? crawl_torch(&h, e) :
+	rc = !strcmp(source, "torch") ? crawl_torch(&h, "crawl", e) :
+	     !strcmp(source, "transformers") ? crawl_torch(&h, "hf", e) :
 	     crawl_path(&h, source, e);
 	full = harvest_full(&h);
 	seen_release(&h.codes);

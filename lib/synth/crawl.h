@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks out of sources: torch's own operators, files and folders of model.py,
- * rows of published data.  Nothing is left out in silence.
+ * Tasks out of sources: torch's own operators, modules of transformers, files
+ * and folders of model.py, rows of published data.  Nothing is left out in
+ * silence.
  */
 #ifndef CA_SYNTH_CRAWL_H
 #define CA_SYNTH_CRAWL_H
@@ -29,9 +30,9 @@ void crawl_defaults(struct crawl_opts *o);
 int crawl_part(struct crawl_opts *o, const char *text, struct err *e);
 
 /*
- * Writes the tasks of one source ("torch", or a path) to out and takes them
- * off o->limit.  -1 when the source cannot be read, yields too little
- * (CA_DATAERR), or writing fails (CA_IOERR).  A summary goes to stderr.
+ * Writes the tasks of one source ("torch", "transformers", or a path) to out
+ * and takes them off o->limit.  -1 when the source cannot be read, yields too
+ * little (CA_DATAERR), or writing fails (CA_IOERR).  A summary goes to stderr.
  */
 int crawl_source(struct crawl_opts *o, const char *source,
 		 struct output *out, struct err *e);

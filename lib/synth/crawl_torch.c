@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch's operators, made into pieces by one confined process after another:
- * one that crashes or hangs costs the operator that it worked on.
+ * torch's operators and transformers' modules, made into tasks by one confined
+ * process after another: one that crashes or hangs costs what it worked on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,9 @@ struct maker {
 	struct harvest *h;
 	struct judge *j;
 	struct oracle o;
+	const char *role;	/* "crawl" or "hf" */
+	const char *version;	/* of the source */
+	struct seen graphs;
 	int open;
 };
 
@@ -24,7 +27,7 @@ static int maker_open(struct maker *m, struct err *e)
 
 	if (m->open)
 		return 0;
-	if (oracle_open(m->j, &m->o, "crawl", 0, &f)) {
+	if (oracle_open(m->j, &m->o, m->role, 0, &f)) {
 		oracle_stop(m->j, &m->o);
 		return err_set(e, CA_UNAVAILABLE, "%s", f.text);
 	}
@@ -67,8 +70,24 @@ static const char *short_text(char *text)
 	return lf ? lf + 1 : text;
 }
 
-static int keep_piece(struct harvest *h, const struct json *told,
-		      const char *version, struct err *e)
+/* A module's task: no piece, but a graph that no other may have. */
+static int keep_module(struct maker *m, const char *name,
+		       const struct json *told, struct err *e)
+{
+	const char *code = json_get_str(told, "code", "");
+	const char *hash = json_get_str(told, "hash", "");
+
+	if (seen_find(&m->graphs, hash, strlen(hash))) {
+		harvest_skip(m->h, name, "has another's graph");
+		return 0;
+	}
+	if (seen_add(&m->graphs, hash, strlen(hash), name))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return harvest_task(m->h, code, strlen(code), "transformers", name,
+			    m->version, NULL, NULL, e);
+}
+
+static int keep_piece(struct maker *m, const struct json *told, struct err *e)
 {
 	const struct json *piece = json_get(told, "piece");
 	const char *code = json_get_str(told, "code", "");
@@ -82,7 +101,7 @@ static int keep_piece(struct harvest *h, const struct json *told,
 	jw_str(&w, name);
 	jw_end_arr(&w);
 	rc = parts.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
-	     harvest_task(h, code, strlen(code), "torch", name, version,
+	     harvest_task(m->h, code, strlen(code), "torch", name, m->version,
 			  parts.buf, piece, e);
 	str_release(&parts);
 	return rc;
@@ -109,7 +128,8 @@ static int make(struct maker *m, const char *name, struct err *e)
 	str_release(&req);
 	d->ops->unlease(d);
 	if (told)
-		rc = keep_piece(m->h, told, torch_version(m->j->host), e);
+		rc = json_get(told, "piece") ? keep_piece(m, told, e) :
+		     keep_module(m, name, told, e);
 	json_free(told);
 	return rc;
 }
@@ -176,11 +196,23 @@ static int make_all(struct maker *m, const struct json *told, struct err *e)
 	return rc;
 }
 
-int crawl_torch(struct harvest *h, struct err *e)
+static int list(struct maker *m, struct json **told, struct err *e)
 {
-	struct maker m = { .h = h };
 	struct fail f = { .status = ST_OK };
 	struct str req = STR_INIT;
+	int rc = maker_open(m, e);
+
+	str_adds(&req, "{\"op\":\"list\"}");
+	if (!rc && oracle_ask(m->j, &m->o, &req, told, &f))
+		rc = err_set(e, CA_UNAVAILABLE, "'%s' cannot be listed: "
+			     "%.500s", m->h->source, f.text);
+	str_release(&req);
+	return rc;
+}
+
+int crawl_torch(struct harvest *h, const char *role, struct err *e)
+{
+	struct maker m = { .h = h, .role = role };
 	struct judge_opts o;
 	struct json *told = NULL;
 	int rc;
@@ -191,16 +223,15 @@ int crawl_torch(struct harvest *h, struct err *e)
 	m.j = judge_open(&o, e);
 	if (!m.j)
 		return -1;
-	str_adds(&req, "{\"op\":\"list\"}");
-	rc = maker_open(&m, e);
-	if (!rc && oracle_ask(m.j, &m.o, &req, &told, &f))
-		rc = err_set(e, CA_UNAVAILABLE, "torch's operators cannot be "
-			     "listed: %.500s", f.text);
-	if (!rc)
+	rc = list(&m, &told, e);
+	if (!rc) {
+		m.version = json_get_str(told, "version",
+					 torch_version(m.j->host));
 		rc = make_all(&m, told, e);
+	}
 	maker_close(&m);
+	seen_release(&m.graphs);
 	json_free(told);
-	str_release(&req);
 	judge_close(m.j);
 	return rc;
 }

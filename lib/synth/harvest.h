@@ -46,6 +46,8 @@ int harvest_task(struct harvest *h, const char *code, size_t len,
 
 /* Of a path: a file, or a folder with all below. */
 int crawl_path(struct harvest *h, const char *path, struct err *e);
-int crawl_torch(struct harvest *h, struct err *e);
+/* Of a role of lib/torch that lists and makes: "crawl" (torch), "hf"
+ * (transformers). */
+int crawl_torch(struct harvest *h, const char *role, struct err *e);
 
 #endif

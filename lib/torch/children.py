@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which class plays which role."""
-from catorch import calib, combine, crawl, oracle, task, worker
+from catorch import calib, combine, crawl, hf, oracle, task, worker
 from catorch import cuda as _  # noqa: F401  in a jail its file may be hidden
 
 
@@ -17,6 +17,7 @@ ROLES = {
     "oracle": oracle.Oracle,
     "task": task.Task,
     "crawl": crawl.Crawl,
+    "hf": hf.Hf,
     "combine": combine.Combine,
     "calib": calib.Calib,
     "record": recorder,

@@ -169,13 +169,14 @@ class Oracle(Child):
         self.write_slots(enc.slots)
         return head
 
-    def take(self, enc, region):
+    def take(self, enc, region=None):
         """Makes these the inputs of the next calls.  What the judge gets of them, which
-        nobody writes to, tells later what a call has changed."""
+        nobody writes to, tells later what a call has changed; else a copy does."""
         self.images = [storage_bytes(s, self.device) for s in enc.storages]
         self.places = enc.places
-        self.before = [region.bytes_at(place["offset"], place["bytes"]) if place["bytes"] else
-                       image for image, place in zip(self.images, enc.places, strict=True)]
+        self.before = [region.bytes_at(place["offset"], place["bytes"])
+                       if region is not None and place["bytes"] else torch.empty_like(image)
+                       for image, place in zip(self.images, enc.places, strict=True)]
         for image, before in zip(self.images, self.before, strict=True):
             before.copy_(image)
         dec = SlotDecoder(self.device, self.images, enc.slots)

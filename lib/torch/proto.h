@@ -32,7 +32,7 @@
  * Roles: `worker` (candidate), `eager`, `compile` (baselines: model.py under
  * the same shim), `oracle` (model.py; makes inputs, state and expected
  * values), `task` (an oracle that ca-filter asks for more, see task.py),
- * `crawl` and `combine` (make tasks; only requests of their own, see there),
+ * `crawl`, `hf` and `combine` (make tasks; requests of their own, see there),
  * `calib` (trusted: measures the bracket's own cost), `record` (the dry run of
  * a candidate that builds its own kernels; lib/build/record.c).
  *

@@ -269,9 +269,9 @@ class Task(oracle.Oracle):
 
     known = None
 
-    def take(self, enc):
+    def take(self, enc, region=None):
         self.known = None
-        super().take(enc)
+        super().take(enc, region)
 
     def do_state(self, req):
         self.known = None

@@ -76,6 +76,28 @@ model() { # a word that makes it another one
 	run -64 "$bin/ca-crawl"
 }
 
+@test "Parquet and transformers need what has them; without, that is said" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	py=$("$bin/ca-torch" 2>/dev/null | jq -r .python)
+	{
+		printf PAR1
+		head -c 100 /dev/zero
+	} >rows.parquet
+	if "$py" -c 'import pyarrow' 2>/dev/null; then
+		"$py" -c 'import pyarrow, pyarrow.parquet
+pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x2"],
+    "code": ["class Model: pass\ndef get_inputs(): pass\n"]}), "good.parquet")'
+		[ "$("$bin/ca-crawl" -q good.parquet | jq -r .source.name)" = 'set#x2' ]
+		run -65 "$bin/ca-crawl" rows.parquet
+	else
+		run -69 "$bin/ca-crawl" rows.parquet
+		[[ $output == *'pip install pyarrow'* ]]
+	fi
+	! "$py" -c 'import transformers' 2>/dev/null || return 0
+	run -69 "$bin/ca-crawl" --device cpu transformers
+	[[ $output == *'has no transformers'*CA_PYTHON* ]]
+}
+
 @test "torch's operators become files that run alone" {
 	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
 	run --separate-stderr "$bin/ca-crawl" --device cpu --ms 0.02 \
