@@ -71,6 +71,13 @@ combine() {
 	} >in
 	run -65 --separate-stderr combine --count 2 --mix x2=1 in
 	[[ $stderr == *'hardly depends on the inputs'* ]]
+	# The least of a permutation's rows is 0, whatever was permuted.
+	{
+		op lu 'torch.linalg.lu({0})' '' 8,32,32
+		op min 'torch.min({0}, 1)' '' 8,32,32
+	} >in
+	run -65 --separate-stderr combine --count 40 --mix x2=1 in
+	[ "$(jq -c .parts <<<"$output" | grep -c '"lu","min"')" = 0 ]
 }
 
 @test "single tasks pass as they came; what cannot be had goes to others" {
