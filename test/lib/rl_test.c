@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/io.h"
 #include "rl/gae.h"
 #include "rl/loss.h"
 #include "rl/ranks.h"
@@ -426,7 +427,8 @@ static int sums(void)
 	if (ranks_mine(r)) {
 		char line[8] = "";
 
-		bad |= read(0, line, 8) != 6 || memcmp(line, "hello\n", 6);
+		bad |= read_full(0, line, 8, &e) != 6 ||
+		       memcmp(line, "hello\n", 6);
 		ranks_finish(r, &e);
 		_exit(bad);
 	}
