@@ -168,9 +168,10 @@ static int write_message(struct prompt *p, const struct json *m, struct jw *w,
 	return 0;
 }
 
-/* The tree of messages with special tokens hidden; NULL on failure. */
+/* The tree of the first n messages with special tokens hidden; NULL on
+ * failure. */
 static struct json *hidden(struct prompt *p, const struct json *messages,
-			   struct err *e)
+			   size_t n, struct err *e)
 {
 	struct str s = STR_INIT;
 	struct json *j = NULL;
@@ -179,7 +180,7 @@ static struct json *hidden(struct prompt *p, const struct json *messages,
 
 	jw_init(&w, &s);
 	jw_arr(&w);
-	for (const struct json *m = json_first(messages); m && !rc;
+	for (const struct json *m = json_first(messages); m && n-- && !rc;
 	     m = json_next(m))
 		rc = write_message(p, m, &w, e);
 	jw_end_arr(&w);
@@ -208,15 +209,15 @@ static struct json *hidden_tools(struct prompt *p, const struct json *tools,
 	return j;
 }
 
-static int encode(struct prompt *p, const struct str *rendered,
+/* The ids of rendered text, which has special tokens hidden. */
+static int encode(struct prompt *p, const char *rendered, size_t len,
 		  struct tok_ids *out, struct err *e)
 {
 	struct marks_spans spans = MARKS_SPANS_INIT;
 	struct str text = STR_INIT;
 	int rc = -1;
 
-	if (marks_reveal(p->marks, rendered->buf ? rendered->buf : "",
-			 rendered->len, &text, &spans)) {
+	if (marks_reveal(p->marks, rendered, len, &text, &spans)) {
 		err_set(e, CA_SOFTWARE, "no memory");
 		goto out;
 	}
@@ -230,25 +231,35 @@ out:
 	return rc;
 }
 
+/* The text of the first n messages, special tokens hidden. */
+static int render(struct prompt *p, const struct json *messages, size_t n,
+		  const struct json *tools, int open, struct str *out,
+		  struct err *e)
+{
+	struct json *m = hidden(p, messages, n, e), *t = NULL;
+	int rc = -1;
+
+	if (m && (!tools || (t = hidden_tools(p, tools, e))))
+		rc = tmpl_render(p->chat, m, json_len(m), t, open, out, e);
+	if (!rc && !out->buf && str_adds(out, ""))
+		rc = err_set(e, CA_SOFTWARE, "no memory");
+	json_free(m);
+	json_free(t);
+	return rc;
+}
+
 int prompt_chat_first(struct prompt *p, const struct json *messages, size_t n,
 		      const struct json *tools, int open,
 		      struct tok_ids *out, struct err *e)
 {
-	struct json *m = NULL, *t = NULL;
 	struct str s = STR_INIT;
-	int rc = -1;
+	int rc;
 
 	if (json_type(messages) != JSON_ARRAY)
 		return err_set(e, CA_DATAERR, "'messages' has to be a list of "
 			       "messages");
-	m = hidden(p, messages, e);
-	if (!m || (tools && !(t = hidden_tools(p, tools, e))))
-		goto out;
-	rc = tmpl_render(p->chat, m, n, t, open, &s, e) ||
-	     encode(p, &s, out, e) ? -1 : 0;
-out:
-	json_free(m);
-	json_free(t);
+	rc = render(p, messages, n, tools, open, &s, e) ||
+	     encode(p, s.buf, s.len, out, e) ? -1 : 0;
 	str_release(&s);
 	return rc;
 }
@@ -258,4 +269,44 @@ int prompt_chat(struct prompt *p, const struct json *messages,
 {
 	return prompt_chat_first(p, messages, json_len(messages), tools, 1,
 				 out, e);
+}
+
+/* Where in a text that ends with the token's own and white space the token
+ * ends; 0: it does not end so. */
+static size_t behind_last(const struct prompt *p, int32_t id,
+			  const struct str *s)
+{
+	struct str mark = STR_INIT;
+	size_t end = s->len, found = 0;
+
+	while (end && strchr(" \t\r\n", s->buf[end - 1]))
+		end--;
+	if (tok_special(p->tok, id) && !tok_decode(p->tok, &id, 1, 0, &mark) &&
+	    mark.len && mark.len <= end &&
+	    !memcmp(s->buf + end - mark.len, mark.buf, mark.len))
+		found = end;
+	str_release(&mark);
+	return found;
+}
+
+int prompt_chat_on(struct prompt *p, const struct json *messages, size_t n,
+		   const struct json *tools, struct tok_ids *out,
+		   struct err *e)
+{
+	struct str all = STR_INIT, part = STR_INIT;
+	size_t at;
+	int rc = -1;
+
+	if (render(p, messages, n, tools, 0, &part, e) ||
+	    render(p, messages, SIZE_MAX, tools, 1, &all, e))
+		goto out;
+	rc = 0;
+	at = out->n ? behind_last(p, out->id[out->n - 1], &part) : 0;
+	if (!at || part.len > all.len || memcmp(part.buf, all.buf, part.len))
+		goto out;
+	rc = encode(p, all.buf + at, all.len - at, out, e) ? -1 : 1;
+out:
+	str_release(&all);
+	str_release(&part);
+	return rc;
 }

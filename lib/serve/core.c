@@ -98,7 +98,10 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
 	pthread_cond_init(&c->news, NULL);
-	if (!start(c, e))
+	c->recall = recall_new();
+	if (!c->recall)
+		err_set(e, CA_SOFTWARE, "no memory");
+	else if (!start(c, e))
 		return c;
 	c->gen = NULL;
 	c->prompt = NULL;
@@ -121,6 +124,7 @@ void core_close(struct core *c)
 		pthread_join(c->teller, NULL);
 	gen_close(c->gen);
 	prompt_close(c->prompt);
+	recall_free(c->recall);
 	pthread_cond_destroy(&c->news);
 	pthread_cond_destroy(&c->work);
 	pthread_mutex_destroy(&c->lock);

@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "nn/gen.h"
 #include "nn/prompt.h"
+#include "serve/recall.h"
 #include "serve/want.h"
 
 struct core_opts {
@@ -34,6 +35,7 @@ struct core {
 	struct core_opts o;
 	struct gen *gen;
 	struct prompt *prompt;
+	struct recall *recall;
 	pthread_t worker[2], teller;
 	int workers, telling;
 	pthread_mutex_t lock;		/* of all that follows */

@@ -275,6 +275,50 @@ void query_leave(struct query *q)
 	drop_ref(q);
 }
 
+/* Finds the longest beginning of the conversation whose last answer is ours,
+ * and takes its tokens as they were drawn: how many messages; 0: none. */
+static size_t recall_start(struct query *q, struct tok_ids *out)
+{
+	size_t n = json_len(q->w.messages), i = 0;
+	struct recall_key *k = calloc(n + 1, sizeof *k);
+	const struct json *m = json_first(q->w.messages);
+	char *ours = calloc(n + 1, 1);
+
+	if (!k || !ours || recall_begin(&k[0], q->w.tools))
+		n = 0;
+	for (; i < n; m = json_next(m), i++) {
+		k[i + 1] = k[i];
+		if (recall_add(&k[i + 1], m))
+			break;
+		ours[i] = !strcmp(json_get_str(m, "role", ""), "assistant");
+	}
+	if (k)
+		q->key = k[i];
+	while (i > 0 && !(ours[i - 1] &&
+			  recall_get(q->c->recall, &k[i], out)))
+		i--;
+	free(ours);
+	free(k);
+	return i;
+}
+
+static int encode_chat(struct query *q, struct tok_ids *out, struct fault *f)
+{
+	struct prompt *p = q->c->prompt;
+	struct err e = ERR_INIT;
+	size_t known = recall_start(q, out);
+	int rc = 0;
+
+	if (known)
+		rc = prompt_chat_on(p, q->w.messages, known, q->w.tools, out,
+				    &e);
+	if (rc == 0) {
+		out->n = 0;
+		rc = prompt_chat(p, q->w.messages, q->w.tools, out, &e);
+	}
+	return rc < 0 ? fault_of(f, &e, "messages") : 0;
+}
+
 /* The ids of prompt number i. */
 static int encode(struct query *q, int i, struct fault *f)
 {
@@ -282,12 +326,8 @@ static int encode(struct query *q, int i, struct fault *f)
 	struct err e = ERR_INIT;
 	const struct json *p;
 
-	if (q->w.kind == WANT_CHAT) {
-		if (prompt_chat(q->c->prompt, q->w.messages, q->w.tools, out,
-				&e))
-			return fault_of(f, &e, "messages");
-		return 0;
-	}
+	if (q->w.kind == WANT_CHAT)
+		return encode_chat(q, out, f);
 	p = want_prompt(&q->w, i);
 	if (json_type(p) == JSON_STRING) {
 		const char *text = json_str(p, "");

@@ -49,6 +49,7 @@ struct query {
 	struct str body;
 	struct want w;
 	struct tok_ids *prompt;		/* of each of w.nprompts */
+	struct recall_key key;		/* of a chat before its answer */
 	struct choice *choice;
 	int nchoices;
 	uint64_t party;			/* if the request names none */

@@ -24,7 +24,7 @@ static const char *text_at(const struct choice *h, size_t at)
 	return h->text.buf ? h->text.buf + at : "";
 }
 
-/* The text of an alternative, or of a special token. */
+/* A token's own text. */
 static void write_token(const struct query *q, int32_t id, struct jw *w,
 			int bytes)
 {
@@ -42,17 +42,12 @@ static void write_token(const struct query *q, int32_t id, struct jw *w,
 	str_release(&s);
 }
 
-/* Token i as text: the characters that it completes, so that the tokens'
- * texts make up the answer's. */
-static void write_own(const struct query *q, const struct choice *h, int i,
-		      struct jw *w)
+/* Token i as text: the characters that it completes (none for a special one),
+ * so that the tokens' texts make up the answer's. */
+static void write_own(const struct choice *h, int i, struct jw *w)
 {
 	size_t from = i ? h->end[i - 1] : 0, to = h->end[i];
 
-	if (from == to) {
-		write_token(q, h->r.id[i], w, 0);
-		return;
-	}
 	from = utf8_whole(text_at(h, 0), from);
 	if (i + 1 < h->seen || !h->ended)
 		to = utf8_whole(text_at(h, 0), to);
@@ -87,7 +82,7 @@ static void chat_logprobs(const struct query *q, const struct choice *h,
 	for (int i = s->from; i < s->to; i++) {
 		jw_obj(w);
 		jw_key(w, "token");
-		write_own(q, h, i, w);
+		write_own(h, i, w);
 		jw_knum(w, "logprob", (double)h->r.logprob[i]);
 		jw_key(w, "bytes");
 		write_token(q, h->r.id[i], w, 1);
@@ -138,7 +133,7 @@ static void text_logprobs(const struct query *q, const struct choice *h,
 	jw_key(w, "tokens");
 	jw_arr(w);
 	for (int i = s->from; i < s->to; i++)
-		write_own(q, h, i, w);
+		write_own(h, i, w);
 	jw_end_arr(w);
 	jw_key(w, "token_logprobs");
 	jw_arr(w);
@@ -297,6 +292,29 @@ static void write_message(const struct query *q, const struct choice *h,
 	jw_end_obj(w);
 }
 
+/* Remembers of which tokens an answer is, by the message that it was. */
+static void remember(const struct query *q, const struct choice *h,
+		     const struct tools_calls *c)
+{
+	struct recall_key k = q->key;
+	struct str s = STR_INIT;
+	struct json *root;
+	struct jw w;
+
+	if (q->w.kind != WANT_CHAT || !h->seen)
+		return;
+	jw_init(&w, &s);
+	jw_obj(&w);
+	write_message(q, h, c, &w);
+	jw_end_obj(&w);
+	root = s.failed ? NULL : json_build(s.buf, s.len, NULL);
+	if (root && !recall_add(&k, json_get(root, "message")))
+		recall_put(q->c->recall, &k, prompt_of(q, h), h->r.id,
+			   h->seen);
+	json_free(root);
+	str_release(&s);
+}
+
 static int write_choice(const struct query *q, const struct choice *h,
 			struct jw *w)
 {
@@ -317,6 +335,7 @@ static int write_choice(const struct query *q, const struct choice *h,
 		write_prompt_ids(prompt_of(q, h), w);
 	write_end(h, c.n, w);
 	jw_end_obj(w);
+	remember(q, h, &c);
 	tools_release(&c);
 	return rc;
 }
@@ -484,6 +503,7 @@ int reply_finish(const struct query *q, struct choice *h, struct str *out)
 	jw_null(&w);
 	write_end(h, c.n, &w);
 	end_event(q, &w);
+	remember(q, h, &c);
 	tools_release(&c);
 	return rc;
 }

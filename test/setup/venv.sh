@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # venv.sh [ruff|models]: makes the virtual environment with torch (or the small
-# ones with ruff, and with transformers for test/models beside that torch) in
+# ones with ruff, and with transformers and OpenAI's client for test/models beside that torch) in
 # the user's cache, unless what is wanted is there already.
 # Every clone shares it.  It is made under another name and renamed when it
 # is complete, so nobody ever sees half of one.  Wheels that an interrupted
@@ -110,7 +110,7 @@ print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
 want() {
 	case ${1-} in
 	ruff) find_ruff >/dev/null ;;
-	models) models_python >/dev/null ;;
+	models) py=$(models_python) && "$py" -c 'import openai' 2>/dev/null ;;
 	*) torch_python >/dev/null ;;
 	esac
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve_model.py DIR: a model without sense but with all its files, from
-nothing but Python: bytes and a few pairs as tokens, random weights, a chat
-template."""
+"""serve_model.py DIR [TEXT...]: a model without sense but with all its files,
+from nothing but Python: bytes and a few pairs as tokens, random weights, a
+chat template.  With texts it is one that says just these in any chat: each is
+a token, and a token is all that the next one depends on."""
 
 import json
 import random
@@ -23,10 +24,11 @@ def spelling():
     return {b: chr(b) if b in plain else chr(256 + other.index(b)) for b in range(256)}
 
 
-def tokenizer():
+def tokenizer(says):
     spell = spelling()
     pairs = ["t h", "i n", "th e", f"{spell[32]} a"]
     vocab = [spell[b] for b in range(256)] + [p.replace(" ", "") for p in pairs]
+    vocab += ["".join(spell[b] for b in t.encode()) for t in says]
     added = [{"id": len(vocab) + i, "content": t, "special": True, "normalized": False,
               "single_word": False, "lstrip": False, "rstrip": False}
              for i, t in enumerate(["<s>", "<e>"])]
@@ -38,10 +40,10 @@ def tokenizer():
                 {"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}}, len(vocab) + 2
 
 
-def tensors(vocab):
-    h, f = SIZES["hidden_size"], SIZES["intermediate_size"]
+def tensors(vocab, sizes):
+    h, f = sizes["hidden_size"], sizes["intermediate_size"]
     yield "model.embed_tokens.weight", [vocab, h]
-    for i in range(SIZES["num_hidden_layers"]):
+    for i in range(sizes["num_hidden_layers"]):
         for name, shape in (
                 ("input_layernorm", [h]), ("self_attn.q_proj", [h, h]),
                 ("self_attn.k_proj", [h // 2, h]), ("self_attn.v_proj", [h // 2, h]),
@@ -49,18 +51,47 @@ def tensors(vocab):
                 ("mlp.gate_proj", [f, h]), ("mlp.up_proj", [f, h]), ("mlp.down_proj", [h, f])):
             yield f"model.layers.{i}.{name}.weight", shape
     yield "model.norm.weight", [h]
+    if not sizes["tie_word_embeddings"]:
+        yield "lm_head.weight", [vocab, h]
+
+
+def random_weights():
+    r = random.Random(3)
+    return lambda name, shape: [r.gauss(0, .3) if len(shape) == 2 else 1
+                                for _ in range(shape[0] * (shape[1] if len(shape) == 2 else 1))]
+
+
+def parrot(says, vocab):
+    """Token i is unit vector i, and the head gives its successor; layers add nothing."""
+    end = vocab - 1
+    chain = [spelled for spelled in range(end - 1 - len(says), end - 1)] + [end]
+    follows = {32: chain[0], **dict(zip(chain, chain[1:]))}
+
+    def weights(name, shape):
+        x = [0.0 if len(shape) == 2 else 1.0] * (shape[0] * (shape[1] if len(shape) == 2 else 1))
+        if name == "model.embed_tokens.weight":
+            for i in range(vocab):
+                x[i * shape[1] + i] = 1.0
+        if name == "lm_head.weight":
+            for i, j in follows.items():
+                x[j * shape[1] + i] = 2.0
+        return x
+    return weights
 
 
 def main():
-    out = Path(sys.argv[1])
+    out, says = Path(sys.argv[1]), sys.argv[2:]
     out.mkdir(parents=True, exist_ok=True)
-    tok, vocab = tokenizer()
-    r = random.Random(3)
+    tok, vocab = tokenizer(says)
+    sizes, template, fill = dict(SIZES, tie_word_embeddings=True), TEMPLATE, random_weights()
+    if says:
+        sizes.update(hidden_size=(vocab + 7) // 8 * 8, num_hidden_layers=1, intermediate_size=8,
+                     tie_word_embeddings=False, max_position_embeddings=32768)
+        template, fill = TEMPLATE[TEMPLATE.index("{% for"):], parrot(says, vocab)
     header, data = {}, b""
-    for name, shape in tensors(vocab):
-        n = shape[0] * (shape[1] if len(shape) == 2 else 1)
-        raw = struct.pack(f"<{n}f", *((r.gauss(0, .3) if len(shape) == 2 else 1)
-                                      for _ in range(n)))
+    for name, shape in tensors(vocab, sizes):
+        x = fill(name, shape)
+        raw = struct.pack(f"<{len(x)}f", *x)
         header[name] = {"dtype": "F32", "shape": shape,
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
@@ -69,8 +100,8 @@ def main():
     (out / "tokenizer.json").write_text(json.dumps(tok))
     (out / "config.json").write_text(json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": vocab,
-        "tie_word_embeddings": True, "eos_token_id": vocab - 1, **SIZES}))
-    (out / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+        "eos_token_id": vocab - 1, **sizes}))
+    (out / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
 
 
 main()

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/recall.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS  4096
+#define MOST_IDS ((size_t)32 << 20)	/* 128 MiB */
+
+struct entry {
+	struct recall_key key;
+	struct entry *next;			/* in its bucket */
+	struct entry *older, *newer;
+	size_t n;
+	int32_t id[];
+};
+
+struct recall {
+	pthread_mutex_t lock;
+	struct entry *bucket[BUCKETS];
+	struct entry *oldest, *newest;
+	size_t ids;
+};
+
+struct recall *recall_new(void)
+{
+	struct recall *r = calloc(1, sizeof *r);
+
+	if (r)
+		pthread_mutex_init(&r->lock, NULL);
+	return r;
+}
+
+static struct entry **bucket_of(struct recall *r, const struct recall_key *k)
+{
+	unsigned i = (unsigned)k->sum[0] << 8 | k->sum[1];
+
+	return &r->bucket[i % BUCKETS];
+}
+
+static struct entry **find(struct recall *r, const struct recall_key *k)
+{
+	struct entry **x = bucket_of(r, k);
+
+	while (*x && memcmp(&(*x)->key, k, sizeof *k))
+		x = &(*x)->next;
+	return x;
+}
+
+static void unlink_age(struct recall *r, struct entry *x)
+{
+	*(x->older ? &x->older->newer : &r->oldest) = x->newer;
+	*(x->newer ? &x->newer->older : &r->newest) = x->older;
+}
+
+static void link_newest(struct recall *r, struct entry *x)
+{
+	x->newer = NULL;
+	x->older = r->newest;
+	*(r->newest ? &r->newest->newer : &r->oldest) = x;
+	r->newest = x;
+}
+
+static void forget(struct recall *r, struct entry **at)
+{
+	struct entry *x = *at;
+
+	*at = x->next;
+	unlink_age(r, x);
+	r->ids -= x->n;
+	free(x);
+}
+
+void recall_free(struct recall *r)
+{
+	if (!r)
+		return;
+	while (r->oldest)
+		forget(r, find(r, &r->oldest->key));
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+static void add_text(struct hash *h, const char *s)
+{
+	hash_part(h, s, strlen(s));
+}
+
+/* White space at the end is not told apart: clients strip it. */
+static void add_content(struct hash *h, const struct json *j)
+{
+	const char *s = json_str(j, "");
+	size_t n = strlen(s);
+	struct str text = STR_INIT;
+	struct jw w;
+
+	if (json_type(j) == JSON_ARRAY) {
+		jw_init(&w, &text);
+		jw_node(&w, j);
+		hash_part(h, text.buf ? text.buf : "", text.len);
+		str_release(&text);
+		return;
+	}
+	while (n && strchr(" \t\r\n", s[n - 1]))
+		n--;
+	hash_part(h, s, n);
+}
+
+static int end(struct hash *h, struct recall_key *k)
+{
+	hash_end(h, k->sum);
+	return 0;
+}
+
+int recall_begin(struct recall_key *k, const struct json *tools)
+{
+	struct hash *h = hash_new();
+	struct str text = STR_INIT;
+	struct jw w;
+
+	if (!h)
+		return -1;
+	if (tools) {
+		jw_init(&w, &text);
+		jw_node(&w, tools);
+	}
+	hash_part(h, text.buf ? text.buf : "", text.len);
+	str_release(&text);
+	return end(h, k);
+}
+
+int recall_add(struct recall_key *k, const struct json *message)
+{
+	const struct json *c = json_first(json_get(message, "tool_calls"));
+	struct hash *h = hash_new();
+
+	if (!h)
+		return -1;
+	hash_part(h, k->sum, sizeof k->sum);
+	add_text(h, json_get_str(message, "role", ""));
+	add_content(h, json_get(message, "content"));
+	for (; c; c = json_next(c)) {
+		const struct json *f = json_get(c, "function");
+
+		add_text(h, json_get_str(f, "name", ""));
+		add_text(h, json_get_str(f, "arguments", ""));
+	}
+	return end(h, k);
+}
+
+void recall_put(struct recall *r, const struct recall_key *k,
+		const struct tok_ids *prompt, const int32_t *answer, int n)
+{
+	size_t all = prompt->n + (size_t)n;
+	struct entry *x = malloc(sizeof *x + all * sizeof x->id[0]);
+	struct entry **at;
+
+	if (!x)
+		return;
+	x->key = *k;
+	x->n = all;
+	memcpy(x->id, prompt->id, prompt->n * sizeof x->id[0]);
+	memcpy(x->id + prompt->n, answer, (size_t)n * sizeof x->id[0]);
+	pthread_mutex_lock(&r->lock);
+	at = find(r, k);
+	if (*at)
+		forget(r, at);
+	at = bucket_of(r, k);
+	x->next = *at;
+	*at = x;
+	link_newest(r, x);
+	r->ids += all;
+	while (r->ids > MOST_IDS)
+		forget(r, find(r, &r->oldest->key));
+	pthread_mutex_unlock(&r->lock);
+}
+
+int recall_get(struct recall *r, const struct recall_key *k,
+	       struct tok_ids *out)
+{
+	struct entry *x;
+	int rc = 0;
+
+	pthread_mutex_lock(&r->lock);
+	x = *find(r, k);
+	if (x) {
+		unlink_age(r, x);
+		link_newest(r, x);
+	}
+	for (size_t i = 0; x && i < x->n && !rc; i++)
+		rc = tok_ids_add(out, x->id[i]);
+	pthread_mutex_unlock(&r->lock);
+	return x && !rc;
+}
