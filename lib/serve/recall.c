@@ -161,7 +161,9 @@ void recall_put(struct recall *r, const struct recall_key *k,
 	x->key = *k;
 	x->n = all;
 	memcpy(x->id, prompt->id, prompt->n * sizeof x->id[0]);
-	memcpy(x->id + prompt->n, answer, (size_t)n * sizeof x->id[0]);
+	if (n)
+		memcpy(x->id + prompt->n, answer,
+		       (size_t)n * sizeof x->id[0]);
 	pthread_mutex_lock(&r->lock);
 	at = find(r, k);
 	if (*at)

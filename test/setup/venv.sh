@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # venv.sh [ruff|models]: makes the virtual environment with torch (or the small
-# ones with ruff, and with transformers and OpenAI's client for test/models beside that torch) in
-# the user's cache, unless what is wanted is there already.
+# ones with ruff, and with transformers and OpenAI's client for test/models
+# beside that torch) in the user's cache, unless what is wanted is there
+# already.
 # Every clone shares it.  It is made under another name and renamed when it
 # is complete, so nobody ever sees half of one.  Wheels that an interrupted
 # run has downloaded are used by the next and removed at the end, unless

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of the server that need neither a model nor a socket.
+ */
+#include "tests.h"
+
+#include "base/utf8.h"
+#include "serve/recall.h"
+#include "serve/tools.h"
+#include "serve/want.h"
+
+static const struct want_defaults defaults = { .temperature = 1, .top_p = 1 };
+
+static struct json *tree(const char *text)
+{
+	struct json *j = json_parse(text, strlen(text), JSON_MAX_LINE, NULL,
+				    NULL);
+
+	assert_non_null(j);
+	return j;
+}
+
+#define F(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+
+static void expect_calls(const char *text, size_t n, const char *content,
+			 const char *arguments)
+{
+	struct json *tools = tree("[" F("f") "," F("g") "]");
+	struct tools_calls c;
+
+	assert_int_equal(tools_find(tools, text, strlen(text), &c), 0);
+	assert_int_equal(c.n, n);
+	assert_int_equal(c.content, strlen(content));
+	assert_memory_equal(text, content, c.content);
+	if (n)
+		assert_string_equal(c.call[n - 1].arguments, arguments);
+	tools_release(&c);
+	json_free(tools);
+}
+
+static void calls_are_found(void **state)
+{
+	(void)state;
+	expect_calls("a <tool_call>\n{\"name\": \"f\", \"arguments\": "
+		     "{\"x\": \"<tool_call>\"}}\n</tool_call>", 1, "a ",
+		     "{\"x\":\"<tool_call>\"}");
+	expect_calls("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
+		     "\n<tool_call>{\"name\":\"g\",\"arguments\":\"{1\"}", 2, "",
+		     "{1");
+	expect_calls("<tool_call>[{\"name\":\"f\",\"arguments\":{}},"
+		     "{\"name\":\"g\"}]</tool_call>", 2, "", "{}");
+	expect_calls("\n{\"name\": \"g\", \"parameters\": {\"y\": 1}}", 1, "",
+		     "{\"y\":1}");
+	expect_calls("<|python_tag|>{\"name\": \"g\", \"parameters\": {}}", 1,
+		     "", "{}");
+}
+
+static void what_is_no_call_is_content(void **state)
+{
+	static const char *const texts[] = {
+		"", "{", "{\"name\": \"f\"", "{\"name\": \"h\"}",
+		"{\"name\": \"f\", \"arguments\": 3}",
+		"see {\"name\": \"f\", \"arguments\": {}}",
+		"<tool_call>{\"name\": \"h\", \"arguments\": {}}</tool_call>",
+		"<tool_call>nothing</tool_call>", "<tool_call>",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		expect_calls(texts[i], 0, texts[i], NULL);
+}
+
+static void streams_hold_back_what_may_be_a_call(void **state)
+{
+	static const char text[] = "ab <tool_call>{";
+
+	(void)state;
+	assert_int_equal(tools_content(text, 3), 3);
+	assert_int_equal(tools_content(text, 4), 3);
+	assert_int_equal(tools_content(text, 8), 3);
+	assert_int_equal(tools_content(text, sizeof text - 1), 3);
+	assert_int_equal(tools_content("a <b", 4), 4);
+	assert_int_equal(tools_content(" {\"name", 7), 0);
+	assert_int_equal(tools_content("<|pyth", 6), 0);
+	assert_int_equal(tools_content("<|user", 6), 6);
+}
+
+static void expect_parse(enum want_kind kind, const char *text, int status,
+			 const char *param)
+{
+	struct fault f = { 0 };
+	struct want w;
+	int rc = want_parse(&w, kind, text, strlen(text), &defaults, &f);
+
+	want_release(&w);
+	assert_int_equal(rc, status ? -1 : 0);
+	assert_int_equal(f.status, status);
+	assert_string_equal(f.param, param);
+}
+
+static void requests_are_checked(void **state)
+{
+	(void)state;
+	expect_parse(WANT_TEXT, "{\"prompt\":\"\"}", 0, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[]}", 400, "prompt");
+	expect_parse(WANT_TEXT, "{\"prompt\":[1,2]}", 0, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[1,\"a\"]}", 400, "prompt");
+	expect_parse(WANT_TEXT, "{\"prompt\":[-1]}", 400, "prompt");
+	expect_parse(WANT_TEXT, "{\"prompt\":[[1],[]]}", 0, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"echo\":true}", 400,
+		     "echo");
+	expect_parse(WANT_TEXT, "{\"prompt\":[\"a\",\"b\"],\"n\":100}", 400,
+		     "n");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"tools\":[]}", 400,
+		     "tools");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"seed\":\"x\"}", 400,
+		     "seed");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"seed\":-3,\"top_k\":-1}",
+		     0, "");
+	expect_parse(WANT_CHAT, "{\"messages\":[{\"role\":\"user\"}]}", 400,
+		     "messages");
+	expect_parse(WANT_CHAT, "{\"messages\":[{\"role\":\"assistant\","
+		     "\"content\":null,\"tool_calls\":[]}]}", 0, "");
+}
+
+static void key_of(struct recall_key *k, const char *const *messages)
+{
+	assert_int_equal(recall_begin(k, NULL), 0);
+	for (; *messages; messages++) {
+		struct json *m = tree(*messages);
+
+		assert_int_equal(recall_add(k, m), 0);
+		json_free(m);
+	}
+}
+
+static void answers_are_remembered(void **state)
+{
+	static const char user[] = "{\"role\":\"user\",\"content\":\"q\"}";
+	static const char said[] = "{\"role\":\"assistant\",\"content\":\"a\"}";
+	static const char *const same = "{\"content\":\"a \\n\",\"refusal\":"
+		"null,\"role\":\"assistant\",\"tool_calls\":[]}";
+	int32_t prompt[] = { 1, 2, 3 }, answer[] = { 4, 5 };
+	struct tok_ids p = { prompt, 3, 3 }, got = TOK_IDS_INIT;
+	struct recall *r = recall_new();
+	struct recall_key k;
+
+	(void)state;
+	assert_non_null(r);
+	key_of(&k, (const char *const[]){ user, said, NULL });
+	recall_put(r, &k, &p, answer, 2);
+	recall_put(r, &k, &p, answer, 2);
+	key_of(&k, (const char *const[]){ user, same, NULL });
+	assert_int_equal(recall_get(r, &k, &got), 1);
+	assert_int_equal(got.n, 5);
+	assert_int_equal(got.id[4], 5);
+	key_of(&k, (const char *const[]){ said, user, NULL });
+	assert_int_equal(recall_get(r, &k, &got), 0);
+	assert_int_equal(got.n, 5);
+	tok_ids_release(&got);
+	recall_free(r);
+}
+
+/* The oldest goes when there are too many ids, not the one in use. */
+static void memory_of_answers_ends(void **state)
+{
+	enum { N = 1 << 20 };
+	int32_t *ids = calloc(N, sizeof *ids);
+	struct tok_ids p = { ids, N, N }, got = TOK_IDS_INIT;
+	struct recall *r = recall_new();
+	struct recall_key k = { { 0 } };
+
+	(void)state;
+	assert_true(ids && r);
+	for (unsigned char i = 0; i < 40; i++) {
+		k.sum[1] = i;
+		recall_put(r, &k, &p, NULL, 0);
+		k.sum[1] = 0;
+		got.n = 0;
+		assert_int_equal(recall_get(r, &k, &got), 1);
+	}
+	k.sum[1] = 1;
+	assert_int_equal(recall_get(r, &k, &got), 0);
+	k.sum[1] = 39;
+	assert_int_equal(recall_get(r, &k, &got), 1);
+	tok_ids_release(&got);
+	recall_free(r);
+	free(ids);
+}
+
+static void half_characters_wait(void **state)
+{
+	(void)state;
+	assert_int_equal(utf8_whole("a\xc3", 2), 1);
+	assert_int_equal(utf8_whole("a\xc3\xa4", 3), 3);
+	assert_int_equal(utf8_whole("\xf0\x9f\x98", 3), 0);
+	assert_int_equal(utf8_whole("\xf0\x9f\x98\x80", 4), 4);
+	assert_int_equal(utf8_whole("\x80\x80", 2), 2);
+	assert_int_equal(utf8_whole("a\xff", 2), 2);
+	assert_int_equal(utf8_whole("", 0), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_are_found),
+		cmocka_unit_test(what_is_no_call_is_content),
+		cmocka_unit_test(streams_hold_back_what_may_be_a_call),
+		cmocka_unit_test(requests_are_checked),
+		cmocka_unit_test(answers_are_remembered),
+		cmocka_unit_test(memory_of_answers_ends),
+		cmocka_unit_test(half_characters_wait),
+	};
+
+	return RUN_TESTS(tests);
+}
