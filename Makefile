@@ -162,6 +162,10 @@ test-kill: all
 		test/tools/ca-rft.bats test/tools/ca-vpretrain.bats \
 		test/tools/ca-ppo.bats
 
+# Ten thousand requests by a thousand clients at once: nothing may be lost.
+test-load: all
+	@CA_BIN=$(BIN) test/load/run.sh
+
 # A short run of every harness; 77 is "cannot here", said by the script.
 fuzz:
 	@test/fuzz/run.sh $(FUZZ_SECONDS) || [ $$? = 77 ]
@@ -183,6 +187,7 @@ bench-gpu: all $(gpu_progs) $(helpers)
 	@[ -z "$${KERNELBENCH-}" ] || \
 		test/bench/kernelbench.sh "$${CUDA_L1_PAIRS:?}"
 	@B=$B test/bench/engine.sh cuda
+	@B=$B CA_BIN=$(BIN) test/bench/serve.sh cuda
 
 # What the worked examples of the skills gain, on the device $(DEVICE).
 bench-examples: all
@@ -235,6 +240,7 @@ clean:
 	rm -rf bin $B
 
 .PHONY: all deps demo fuzz test test-bins test-lib test-gpu test-agent test-kill \
-	check lint bench bench-gpu bench-examples bench-agent install uninstall clean
+	test-load check lint bench bench-gpu bench-examples bench-agent install \
+	uninstall clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -45,8 +45,8 @@ static void calls_are_found(void **state)
 		     "{\"x\": \"<tool_call>\"}}\n</tool_call>", 1, "a ",
 		     "{\"x\":\"<tool_call>\"}");
 	expect_calls("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
-		     "\n<tool_call>{\"name\":\"g\",\"arguments\":\"{1\"}", 2, "",
-		     "{1");
+		     "\n<tool_call>{\"name\":\"g\",\"arguments\":\"{1\"}",
+		     2, "", "{1");
 	expect_calls("<tool_call>[{\"name\":\"f\",\"arguments\":{}},"
 		     "{\"name\":\"g\"}]</tool_call>", 2, "", "{}");
 	expect_calls("\n{\"name\": \"g\", \"parameters\": {\"y\": 1}}", 1, "",

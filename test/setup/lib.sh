@@ -100,6 +100,7 @@ find_ruff() {
 # The Python of test/models: transformers, beside the torch that is used.
 # shellcheck disable=SC2034
 transformers_version=5.24.0
+# shellcheck disable=SC2034
 openai_version=3.57.0
 models_python() {
 	for py in "$(cache_dir)/venv-tests/bin/python3" "$(torch_python)"; do

@@ -431,3 +431,8 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	grep -q 'cannot listen' err
 	finish
 }
+
+# make test-load does this with ten times the requests and clients.
+@test "a crowd of clients that leave, err and wait costs no place and no memory" {
+	CA_BIN=$bin "$here/../load/run.sh" 1000 100
+}

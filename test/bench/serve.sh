@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# serve.sh [cpu|cuda [SHAPE]]: what a server costs, beside the engine in the
+# same run: throughput of many streams through HTTP against the engine's own;
+# time to the first token behind a long shared prefix against that of the new
+# tokens alone; the pause of a reload.  Random weights of a real model's size
+# (test/bench/random_model.py).
+set -eu -o pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=test/setup/lib.sh
+. test/setup/lib.sh
+device=${1:-cpu}
+bin=${CA_BIN:-bin}
+nn=${B:-build}/test/nn
+case $device in
+cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=100 dtype=fp32 ;;
+*) shape=${2:-135m} streams=256 length=512 prefix=20000 new=500 dtype=bf16 ;;
+esac
+py=$(models_python) || {
+	say 'no torch: test/setup/venv.sh models installs it'
+	exit 1
+}
+work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+ulimit -n "$(ulimit -Hn)"
+"$py" test/bench/random_model.py "$work/model" "$shape"
+# A tokenizer for the server; prompts are token ids.
+python3 test/tools/serve_model.py "$work/sense"
+cp "$work/sense/tokenizer.json" "$work/model"
+
+own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
+	sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p')
+"$bin/ca-serve" -m "$work/model" --device "$device" --dtype "$dtype" --port 0 -q \
+	-j "$streams" --ctx $((prefix + 2 * new + 64)) \
+	--cache $((streams * (length + 32) + 4 * prefix)) >"$work/url" &
+pid=$!
+until [ -s "$work/url" ]; do
+	kill -0 "$pid"
+	sleep 0.1
+done
+ask() {
+	python3 test/bench/serve_client.py "$(cat "$work/url")" "$@"
+}
+served=$(ask streams "$streams" "$length")
+mapfile -t turn < <(ask turn "$prefix" "$new")
+mapfile -t pause < <(ask reload 64 "$length")
+awk -v own="$own" -v served="$served" -v n="$streams" \
+	'BEGIN { printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n", n, served, own, 100 * served / own }'
+awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v p="$prefix" -v n="$new" \
+	'BEGIN { printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times\n", n, alone, behind, p, behind / alone }'
+echo "pauses of three reloads: ${pause[*]} ms"

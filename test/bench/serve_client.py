@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve_client.py URL streams N LEN | turn PREFIX NEW | reload N LEN: what serve.sh measures,
+through HTTP, in numbers on a line each.
+
+streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
+the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
+tokens alone, and of as many behind a shared prefix. reload: milliseconds without a step while N
+streams of LEN tokens run."""
+
+import http.client
+import json
+import multiprocessing
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+PROCESSES = 8
+
+
+def connect(url):
+    u = urllib.parse.urlsplit(url)
+    return http.client.HTTPConnection(u.hostname, u.port, timeout=600)
+
+
+def stream(url, prompt, length, first=None):
+    """Reads a stream to its end; bytes of it. `first` gets the time of its first token."""
+    c = connect(url)
+    c.request("POST", "/v1/completions", json.dumps({
+        "prompt": prompt, "max_tokens": length, "ignore_eos": True, "stream": True,
+        "return_token_ids": first is not None}))
+    r, n = c.getresponse(), 0
+    if r.status != 200:
+        sys.exit(r.read().decode())
+    while part := r.read1(1 << 16):
+        if first is not None and not first and b'"token_ids":[' in part.split(
+                b'"prompt_token_ids"')[-1]:
+            first.append(time.perf_counter())
+        n += len(part)
+    return n
+
+
+def some_streams(url, which, length, go):
+    threads = [threading.Thread(target=stream, args=(url, [3 + i % 1000, 5, 7, 11], length))
+               for i in which]
+    go.wait()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def streams(url, n, length):
+    go = multiprocessing.Barrier(PROCESSES + 1)
+    parts = [multiprocessing.Process(target=some_streams, args=(
+        url, range(k, n, PROCESSES), length, go)) for k in range(PROCESSES)]
+    for p in parts:
+        p.start()
+    go.wait()
+    start = time.perf_counter()
+    for p in parts:
+        p.join()
+    if any(p.exitcode for p in parts):
+        sys.exit("a client failed")
+    return n * length / (time.perf_counter() - start)
+
+
+def first_token(url, prompt):
+    first, start = [], time.perf_counter()
+    stream(url, prompt, 4, first)
+    return 1e3 * (first[0] - start)
+
+
+def turn(url, prefix, new):
+    shared, alone, behind = [(7 * i) % 1000 + 3 for i in range(prefix)], [], []
+    first_token(url, shared)
+    for k in range(5):
+        mine = [(11 * i + 13 * k) % 1000 + 3 for i in range(new)]
+        alone.append(first_token(url, [k + 2000, *mine]))
+        behind.append(first_token(url, shared + [k + 2000, *mine]))
+    print(f"{sorted(alone)[2]:.2f}\n{sorted(behind)[2]:.2f}")
+
+
+def reload(url, n, length):
+    threads = [threading.Thread(target=stream, args=(url, [3 + i], length)) for i in range(n)]
+    for t in threads:
+        t.start()
+    time.sleep(.5)
+    order = urllib.request.Request(url.removesuffix("/v1") + "/reload", b"{}")
+    for _ in range(3):
+        with urllib.request.urlopen(order, timeout=600) as f:
+            print(f"{1e3 * json.load(f)['pause_s']:.2f}")
+    for t in threads:
+        t.join()
+
+
+def main():
+    url, what, a, b = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    if what == "streams":
+        streams(url, a, b)
+        print(f"{streams(url, a, b):.1f}")
+    else:
+        {"turn": turn, "reload": reload}[what](url, a, b)
+
+
+if __name__ == "__main__":
+    main()
