@@ -9,13 +9,13 @@
 
 #include "base/io.h"
 #include "base/path.h"
+#include "build/device.h"
 #include "nn/complete.h"
 #include "rec/stage.h"
 #include "serve/serve.h"
 
 static struct complete_opts opts = { .temperature = 1, .top_p = 1 };
 static struct serve_opts server = {
-	.engine = { .device = "cpu" },
 	.core = { .queue = 256, .timeout_s = 3600 },
 	.http = { .host = "127.0.0.1", .port = 8000, .body = JSON_MAX_LINE,
 		  .patience_s = 60, .connections = 4096 },
@@ -45,7 +45,7 @@ static const struct opt options[] = {
 	  0, 0 },
 	{ OPT_STR, 'm', "model", "DIR",
 	  "Hugging Face folder with the model", &server.engine.dir, 0, 0 },
-	{ OPT_STR, 0, "device", "NAME", "cpu (the default), cuda or cuda:N",
+	{ OPT_STR, 0, "device", "NAME", "cpu, cuda or cuda:N; a GPU if there is one",
 	  &server.engine.device, 0, 0 },
 	{ OPT_CHOICE, 0, "dtype", "auto|fp32|bf16",
 	  "type of the weights; auto: the file's", &type, 0, 0 },
@@ -108,7 +108,10 @@ static void set_options(struct common *c)
 
 	if (!o->dir)
 		die(CA_USAGE, "--model DIR is needed");
-	o->slots = (int)(c->jobs ? c->jobs : 8);
+	if (!o->device)
+		o->device = device_default();
+	o->slots = (int)(c->jobs ? c->jobs : strcmp(o->device, "cpu") ? 256 :
+			 8);
 	o->ctx = (int)ctx;
 	o->cache = cache;
 	o->flags = exact ? GPU_EXACT : 0;

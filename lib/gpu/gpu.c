@@ -57,6 +57,11 @@ const char *gpu_name(const struct gpu *g)
 	return g->name;
 }
 
+size_t gpu_avail(struct gpu *g)
+{
+	return g->ops->avail(g);
+}
+
 const char *gpu_lease_name(const struct gpu *g)
 {
 	return g->lease;

@@ -55,6 +55,8 @@ int gpu_is_cpu(const struct gpu *g);
 const char *gpu_name(const struct gpu *g);	/* "NVIDIA H200" */
 /* Under which name work on it is leased (cu/lease.h): "cpu" or its UUID. */
 const char *gpu_lease_name(const struct gpu *g);
+/* Bytes that can be planned now; 0 when not known. */
+size_t gpu_avail(struct gpu *g);
 /* Dense bf16 FLOP/s by the vendor's table; 0 when not known. */
 double gpu_peak(const struct gpu *g);
 

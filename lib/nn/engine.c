@@ -182,23 +182,55 @@ static void settle(struct engine *g, const struct nn_config *cfg)
 		o->ctx = cfg->max_pos;
 	if (o->slots < 1)
 		o->slots = 1;
-	if (o->cache <= 0)
-		o->cache = (int64_t)o->slots * o->ctx;
-	if (o->cache > (int64_t)1 << 30)
-		o->cache = (int64_t)1 << 30;
-	if (o->cache < o->ctx)
-		o->cache = o->ctx;
 	g->chunk = gpu_is_cpu(g->g) ? CHUNK_CPU : CHUNK_CUDA;
 	g->rows = g->chunk + o->slots;
 	g->ntable = pages_for(o->ctx);
 }
 
-/* Takes the device's memory. */
-static int occupy(struct engine *g, struct str *table, struct err *e)
+static void plan_all(struct engine *g)
 {
 	nn_model_plan(&g->m, &g->plan);
 	plan_acts(g, (size_t)g->rows);
 	plan_step(g);
+}
+
+/* Tokens of keys and values for which there is memory beside the rest. */
+static int64_t cache_that_fits(struct engine *g)
+{
+	const struct nn_config *c = &g->m.cfg;
+	size_t token = 2 * (size_t)c->layers * (size_t)c->kv_heads *
+		       (size_t)c->head_dim * gpu_type_size(gpu_act(g->g));
+	size_t avail = gpu_avail(g->g), rest;
+
+	g->o.cache = GPU_PAGE;
+	plan_all(g);
+	rest = g->plan.total;
+	gpu_plan_release(g->g, &g->plan);
+	if (!avail)
+		return INT64_MAX;
+	avail -= avail / 10;		/* others need some as well */
+	return avail > rest ? (int64_t)((avail - rest) / token) : 0;
+}
+
+static void settle_cache(struct engine *g)
+{
+	struct engine_opts *o = &g->o;
+	int64_t want = o->cache, fits;
+
+	if (want <= 0) {
+		want = (int64_t)o->slots * o->ctx;
+		fits = cache_that_fits(g);
+		want = want < fits ? want : fits;
+	}
+	if (want > (int64_t)1 << 30)
+		want = (int64_t)1 << 30;
+	o->cache = want < o->ctx ? o->ctx : want;
+}
+
+/* Takes the device's memory. */
+static int occupy(struct engine *g, struct str *table, struct err *e)
+{
+	plan_all(g);
 	if (table)
 		gpu_plan_print(&g->plan, table);
 	if (gpu_plan_commit(g->g, &g->plan, e))
@@ -226,8 +258,10 @@ static int prepare(struct engine *g, struct str *table, struct err *e)
 	if (!g->g)
 		return -1;
 	settle(g, &cfg);
-	if (nn_model_init(&g->m, g->g, &cfg, g->o.type, g->o.ctx, e) ||
-	    occupy(g, table, e) || host_arrays(g, e))
+	if (nn_model_init(&g->m, g->g, &cfg, g->o.type, g->o.ctx, e))
+		return -1;
+	settle_cache(g);
+	if (occupy(g, table, e) || host_arrays(g, e))
 		return -1;
 	s = st_open(g->o.dir, e);
 	rc = s ? nn_model_load(&g->m, s, e) : -1;

@@ -24,7 +24,7 @@ struct engine_opts {
 	int ctx;			/* longest sequence; 0: the model's */
 	int slots;			/* sequences at once */
 	int64_t cache;			/* tokens of keys and values; 0: slots
-					 * times ctx */
+					 * times ctx, or what fits */
 	unsigned flags;			/* GPU_EXACT */
 };
 

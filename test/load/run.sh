@@ -12,7 +12,7 @@ trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$dir"' EXIT
 ulimit -n "$(ulimit -Hn)"
 python3 "$here/../tools/serve_model.py" "$dir/model"
 rm "$dir/model/tokenizer_config.json"
-OMP_NUM_THREADS=1 "$bin/ca-serve" -m "$dir/model" --port 0 -j 32 --queue 4000 -q \
+OMP_NUM_THREADS=1 "$bin/ca-serve" -m "$dir/model" --device cpu --port 0 -j 32 --queue 4000 -q \
 	>"$dir/url" 3>&- &
 pid=$!
 until [ -s "$dir/url" ]; do

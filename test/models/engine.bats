@@ -32,7 +32,7 @@ setup() {
 				tokens:[range(3; 3 + 40 * $n; 1) | . * 7 % 290 + 1]}'
 		done >in
 		cp sense/tokenizer.json $m
-		"$bin/ca-serve" --generate --model $m --temperature 0 --max-tokens 256 -j3 \
+		"$bin/ca-serve" --generate --device cpu --model $m --temperature 0 --max-tokens 256 -j3 \
 			--no-prov in >$m.out
 	done
 	"$py" "$here/greedy.py" llama=llama.out llama-odd=llama-odd.out qwen2=qwen2.out \
@@ -46,7 +46,7 @@ setup() {
 	for text in 'The capital of France is' 'int main(void)\n{\n\tint a'; do
 		printf '{"kind":"prompt","v":1,"ignore_eos":true,"text":"%s"}\n' "$text"
 	done >in
-	"$bin/ca-serve" --generate --model "$smol" --temperature 0 --max-tokens 64 --ctx 512 \
+	"$bin/ca-serve" --generate --device cpu --model "$smol" --temperature 0 --max-tokens 64 --ctx 512 \
 		--no-prov in >out
 	"$py" "$here/greedy.py" "$smol=out"
 }

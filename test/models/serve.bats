@@ -35,7 +35,7 @@ teardown() {
 # Starts a server for a folder; $url.
 serve() {
 	local out=$BATS_TEST_TMPDIR/url.${1##*/}
-	"$bin/ca-serve" -m "$1" --port 0 "${@:2}" >"$out" 2>/dev/null 3>&- &
+	"$bin/ca-serve" -m "$1" --device cpu --port 0 "${@:2}" >"$out" 2>/dev/null 3>&- &
 	pids="$pids $!"
 	until [ -s "$out" ]; do
 		kill -0 $! || return

@@ -11,7 +11,7 @@ setup() {
 	python3 "$BATS_TEST_DIRNAME/serve_model.py" model 'I look. ' \
 		$'<tool_call>\n{"name": "Bash", "arguments": ' '{"command": "echo $((6 * 7))"' \
 		$'}}\n</tool_call>'
-	"$bin/ca-serve" -m model --port 0 >url 2>err 3>&- &
+	"$bin/ca-serve" -m model --device cpu --port 0 >url 2>err 3>&- &
 	echo $! >>servers
 	for _ in $(seq 100); do
 		[ -s url ] && break

@@ -12,6 +12,7 @@ setup_file() {
 }
 
 setup() {
+	export CUDA_VISIBLE_DEVICES=	# the CPU is what is tried
 	cd "$BATS_TEST_TMPDIR" || return
 	cp -r "$BATS_FILE_TMPDIR/model" .
 }
@@ -254,6 +255,20 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 		[ "$(text '{"prompt":"a","max_tokens":2}')" = 200 ]
 	done
 	[ "$(metric cancelled_total)" -gt 0 ]
+	finish
+}
+
+@test "who sends in drops, or nothing, is let go" {
+	serve --patience 1s
+	for start in '' 'POST /v1/comp' $'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"pro'; do
+		exec 8<>"/dev/tcp/127.0.0.1/${url##*:}"
+		printf '%s' "$start" >&8
+		# It ends, if with an answer then with one that says why.
+		timeout 20 cat <&8 >said
+		exec 8>&-
+		[ ! -s said ] || grep -q '^HTTP/1.1 4' said
+	done
+	[ "$(ask /health)" = 200 ]
 	finish
 }
 

@@ -12,6 +12,7 @@ setup_file() {
 }
 
 setup() {
+	export CUDA_VISIBLE_DEVICES=	# the CPU is what is tried
 	cd "$BATS_TEST_TMPDIR" || return
 	cp -r "$BATS_FILE_TMPDIR/model" .
 }
