@@ -45,7 +45,7 @@ static const struct opt options[] = {
 	  0, 0 },
 	{ OPT_STR, 'm', "model", "DIR",
 	  "Hugging Face folder with the model", &server.engine.dir, 0, 0 },
-	{ OPT_STR, 0, "device", "NAME", "cpu, cuda or cuda:N; a GPU if there is one",
+	{ OPT_STR, 0, "device", "NAME", "cpu, cuda or cuda:N; the GPU",
 	  &server.engine.device, 0, 0 },
 	{ OPT_CHOICE, 0, "dtype", "auto|fp32|bf16",
 	  "type of the weights; auto: the file's", &type, 0, 0 },

@@ -47,8 +47,10 @@ ask() {
 served=$(ask streams "$streams" "$length")
 mapfile -t turn < <(ask turn "$prefix" "$new")
 mapfile -t pause < <(ask reload 64 "$length")
-awk -v own="$own" -v served="$served" -v n="$streams" \
-	'BEGIN { printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n", n, served, own, 100 * served / own }'
-awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v p="$prefix" -v n="$new" \
-	'BEGIN { printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times\n", n, alone, behind, p, behind / alone }'
+awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
+	printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n",
+		n, served, own, 100 * served / own }'
+awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v p="$prefix" -v n="$new" 'BEGIN {
+	printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times\n",
+		n, alone, behind, p, behind / alone }'
 echo "pauses of three reloads: ${pause[*]} ms"

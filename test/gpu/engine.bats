@@ -41,3 +41,26 @@ setup() {
 	jq -c '.completion.prompt_logprobs[4:]' scored >b
 	cmp a b
 }
+
+@test "with --exact a training step finds what ca-serve served, bit for bit" {
+	need_models
+	"$py" "$here/../models/make.py" .
+	"$py" "$here/../tools/serve_model.py" sense
+	for m in llama qwen2 qwen3; do
+		cp sense/tokenizer.json $m
+		"$bin/ca-serve" -m $m --device cuda --dtype bf16 --exact -j 6 --ctx 400 \
+			--cache 1000 --port 0 -q >url 3>&- &
+		pid=$!
+		until [ -s url ]; do kill -0 $pid && sleep 0.1; done
+		"$py" "$here/../models/rescore.py" "$nn" $m "$(cat url)" cuda bf16
+		# It lends the GPU, and goes on.
+		root=$(sed 's,/v1$,,' url)
+		curl -sS -m 60 -X POST "$root/sleep" | jq -e .asleep
+		curl -sS -m 60 -X POST "$root/reload" | jq -e '.weight_version == 2'
+		curl -sS -m 60 -X POST "$root/wake" | jq -e '.asleep | not'
+		"$py" "$here/../models/rescore.py" "$nn" $m "$(cat url)" cuda bf16
+		kill $pid
+		wait $pid
+		rm url
+	done
+}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rescore.py NN DIR URL: many completions at once from the server at URL, then one training
-forward (the program NN) over the same tokens: how far apart are the log-probabilities?  Prints
-the largest difference; exits 1 unless it is 0."""
+"""rescore.py NN DIR URL [DEVICE DTYPE]: many completions at once from the server at URL, then
+one training forward (the program NN) over the same tokens: how far apart are the
+log-probabilities?  Prints the largest difference; exits 1 unless it is 0."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ def served(url, vocab):
     return found
 
 
-def trained(nn, folder, found):
+def trained(nn, folder, found, device, dtype):
     ids = [p + c for p, c, _ in found]
     first = np.cumsum([0, *map(len, ids)])
     rows = [first[s] + len(p) - 1 + i for s, (p, c, _) in enumerate(found) for i in range(len(c))]
@@ -50,18 +50,18 @@ def trained(nn, folder, found):
             f.write(np.array(part, np.int32).tobytes())
         f.write(np.zeros(2 * len(rows), np.float32).tobytes())
         f.flush()
-        out = subprocess.run([nn, "step", folder, "cpu", "fp32", f.name], check=True,
+        out = subprocess.run([nn, "step", folder, device, dtype, f.name, "exact"], check=True,
                              capture_output=True).stdout
     return np.frombuffer(out[:4 * len(rows)], np.float32)
 
 
 def main():
-    nn, folder, url = sys.argv[1:]
+    nn, folder, url, device, dtype = [*sys.argv[1:], "cpu", "fp32"][:5]
     with open(folder + "/config.json") as f:
         vocab = json.load(f)["vocab_size"]
     found = served(url, vocab)
     mine = np.array(sum((lp for _, _, lp in found), []), np.float32)
-    theirs = trained(nn, folder, found)
+    theirs = trained(nn, folder, found, device, dtype)
     worst = np.abs(mine - theirs).max()
     print(f"{len(mine)} tokens, largest difference {worst}")
     sys.exit(not (len(mine) > 1000 and mine.tobytes() == theirs.tobytes()))

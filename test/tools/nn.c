@@ -5,11 +5,11 @@
  * nn tok DIR LINES: the ids of each line of a file (4 bytes of length, then
  * the text): their number, then they.
  *
- * nn step DIR DEVICE DTYPE IN: one training step's forward and backward.  IN
- * holds int32: sequences, rows of output, sets of targets, recompute; where
- * sequences begin (and the end of the last); ids; the rows; the sets of
- * targets; then fp32: dlp and dent of each row.  Written are fp32: the
- * log-probabilities of each set, the entropies, and for each tensor of the
+ * nn step DIR DEVICE DTYPE IN [exact]: one training step's forward and
+ * backward.  IN holds int32: sequences, rows of output, sets of targets,
+ * recompute; where sequences begin (and the end of the last); ids; the rows;
+ * the sets of targets; then fp32: dlp and dent of each row.  Written are fp32:
+ * the log-probabilities of each set, the entropies, and for each tensor of the
  * model, in the order of its names on stderr, the gradient of the last set.
  *
  * nn resume DIR SAVE N: N training steps on the CPU, from checkpoint SAVE if it
@@ -86,11 +86,12 @@ static void write_gradients(struct train *t)
 }
 
 static int step(const char *dir, const char *device, const char *dtype,
-		const char *path)
+		const char *path, unsigned flags)
 {
 	struct str in = STR_INIT;
 	const int32_t *head, *first;
-	struct train_opts o = { .dir = dir, .device = device };
+	struct train_opts o = { .dir = dir, .device = device,
+				.flags = flags };
 	struct train_batch b = { .inv_temp = 1 };
 	struct train *t;
 	const float *dlp;
@@ -330,8 +331,9 @@ int main(int argc, char **argv)
 	gpu_calm_threads(argv);
 	if (argc == 4 && !strcmp(argv[1], "tok"))
 		return tokens(argv[2], argv[3]);
-	if (argc == 6 && !strcmp(argv[1], "step"))
-		return step(argv[2], argv[3], argv[4], argv[5]);
+	if ((argc == 6 || argc == 7) && !strcmp(argv[1], "step"))
+		return step(argv[2], argv[3], argv[4], argv[5],
+			    argc == 7 ? GPU_EXACT : 0);
 	if (argc == 5 && !strcmp(argv[1], "resume"))
 		return resume(argv[2], argv[3], argv[4]);
 	if (argc == 8 && !strcmp(argv[1], "train"))
