@@ -41,9 +41,9 @@ int prompt_chat_first(struct prompt *p, const struct json *messages, size_t n,
 		      struct tok_ids *out, struct err *e);
 
 /*
- * The same of all messages where `out` already holds the first n messages, the last of which
- * was drawn token by token: appends the rest.  1; or 0 with `out` as it was
- * when the template does not render what was said before as it did then, or
+ * The same of all messages where `out` already holds the first n, the last of
+ * which was drawn token by token: appends the rest.  1; or 0 with `out` as it
+ * was when the template does not render what was said before as it did then, or
  * the answer did not end by itself.
  */
 int prompt_chat_on(struct prompt *p, const struct json *messages, size_t n,
