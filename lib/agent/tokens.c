@@ -69,17 +69,30 @@ static float *read_logprobs(const struct json *content, size_t n)
 	return v;
 }
 
-/* Whether the tokens' texts contain what was said. */
+static void add_ascii(struct str *s, const char *text)
+{
+	for (; *text; text++)
+		if (!((unsigned char)*text & 0x80))
+			str_addc(s, *text);
+}
+
+/*
+ * Whether the tokens' texts contain what was said.  Only ASCII is looked at:
+ * servers spell a character that several tokens make up, or bytes that are
+ * none, as U+FFFD, as nothing, or as the whole in the last of them.
+ */
 static int decodes(const struct json *content, const char *text)
 {
-	struct str all = STR_INIT;
+	struct str all = STR_INIT, said = STR_INIT;
 	const struct json *m;
 	int ok;
 
 	for (m = json_first(content); m; m = json_next(m))
-		str_adds(&all, json_get_str(m, "token", ""));
-	ok = !*text || (all.buf && strstr(all.buf, text));
+		add_ascii(&all, json_get_str(m, "token", ""));
+	add_ascii(&said, text);
+	ok = !said.len || (all.buf && strstr(all.buf, said.buf));
 	str_release(&all);
+	str_release(&said);
 	return ok;
 }
 

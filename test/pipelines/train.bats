@@ -71,7 +71,7 @@ step() {
 
 @test "the ablations leave out what they say" {
 	# Over a server that somebody else has started.
-	"$bin/ca-serve" -m model --name policy --port 0 --ctx 3072 >url 2>/dev/null 3>&- &
+	"$bin/ca-serve" --device cpu -m model --name policy --port 0 --ctx 3072 >url 2>/dev/null 3>&- &
 	echo $! >>servers
 	for _ in {1..100}; do
 		[ -s url ] && break

@@ -264,6 +264,22 @@ judge_by_name() {
 	jq -e '.turns[3].tokens.missing' out
 }
 
+@test "ids of half characters are kept; tokens that say something else are not" {
+	spelled() { # text, tokens' texts
+		jq -cn --arg text "$1" --argjson t "$2" '{content: $text, usage: [1, ($t | length)],
+			extra: {prompt_token_ids: [1]}, choice: {token_ids: [$t[] | 7],
+			logprobs: {content: [$t[] | {token: ., logprob: -0.5}]}}}'
+	}
+	for t in '["a","\ufffd","\ufffd","b"]' '["a","","語","b"]' '["a語b"]'; do
+		script "$(spelled 'a語b' "$t")"
+		agent --token-ids
+		jq -e '.turns[0].tokens | has("ids")' out
+	done
+	script "$(spelled 'a語b' '["a","語","c"]')"
+	agent --token-ids
+	jq -e '.turns[0].tokens.missing | test("spell")' out
+}
+
 @test "single-turn takes fenced blocks, and nothing else" {
 	script "$(jq -cn '{content: "Fast.\n\nkernels/a.c\n```c\nint x;\n```\n\n**`model_new.py`**\n````python\ny = \"```\"\n````\n"}')"
 	agent --single-turn

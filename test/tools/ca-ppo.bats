@@ -19,7 +19,7 @@ drawn() { # how many, further options
 	for ((n = 0; n < $1; n++)); do
 		jq -nc --arg n $n '{kind: "prompt", v: 1, tokens: [1, 2, ($n | tonumber)],
 			max_tokens: 12, ignore_eos: true, seed: $n} + '"${2:-{\}}"
-	done | "$bin/ca-serve" --generate -m model --no-prov |
+	done | "$bin/ca-serve" --generate --device cpu -m model --no-prov |
 		python3 "$here/trajs.py" wrap
 }
 

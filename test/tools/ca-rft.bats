@@ -22,7 +22,7 @@ rft() {
 		length == 24 and (.[-3:] | add) < 0.8 * (.[:3] | add)' out
 	# The checkpoint is a model.
 	echo '{"kind":"prompt","v":1,"text":"in"}' |
-		"$bin/ca-serve" --generate -m tuned --max-tokens 3 >said
+		"$bin/ca-serve" --generate --device cpu -m tuned --max-tokens 3 >said
 	[ "$(jq '.completion.tokens | length' said)" -ge 1 ]
 }
 

@@ -23,7 +23,7 @@ teardown() {
 
 # Starts a server at a port of its own; $url and $pid.
 serve() {
-	"$bin/ca-serve" -m model --port 0 "$@" >url 2>err 3>&- &
+	"$bin/ca-serve" --device cpu -m model --port 0 "$@" >url 2>err 3>&- &
 	pid=$!
 	until [ -s url ]; do
 		kill -0 "$pid" || return
@@ -82,7 +82,7 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	[ "$(text '{"prompt":"the in","max_tokens":9,"temperature":0,"logprobs":0,
 		"return_token_ids":true}')" = 200 ]
 	echo '{"kind":"prompt","v":1,"text":"the in","max_tokens":9,"temperature":0}' |
-		"$bin/ca-serve" --generate -m model >generated
+		"$bin/ca-serve" --generate --device cpu -m model >generated
 	[ "$(jq -c '.choices[0].token_ids' answer)" = \
 		"$(jq -c .completion.tokens generated)" ]
 	[ "$(jq -c '.choices[0].logprobs.token_logprobs' answer)" = \
@@ -330,7 +330,7 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	jq -e '.weight_version == 2 and .system_fingerprint == "weights-2"' answer
 	# Nothing of the old weights is in the cache.
 	echo '{"kind":"prompt","v":1,"text":"the in","max_tokens":9,"temperature":0}' |
-		"$bin/ca-serve" --generate -m other >generated
+		"$bin/ca-serve" --generate --device cpu -m other >generated
 	[ "$(jq -c '.choices[0].token_ids' answer)" = "$(jq -c .completion.tokens generated)" ]
 	[ "$(jq -c '.choices[0].token_ids' answer)" != "$(jq -c '.choices[0].token_ids' before)" ]
 	finish

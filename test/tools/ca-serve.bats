@@ -18,7 +18,7 @@ setup() {
 }
 
 serve() {
-	"$bin/ca-serve" --generate --model model --no-prov "$@"
+	"$bin/ca-serve" --generate --device cpu --model model --no-prov "$@"
 }
 
 prompts() {

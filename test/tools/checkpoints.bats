@@ -30,7 +30,7 @@ setup() {
 	"$nn" resume model saved 3
 	echo '{"kind":"prompt","v":1,"text":"in","seed":"3"}' >in
 	for m in model saved; do
-		"${CA_BIN:-$top/bin}/ca-serve" --generate --model $m --max-tokens 5 in >$m.out
+		"${CA_BIN:-$top/bin}/ca-serve" --generate --device cpu --model $m --max-tokens 5 in >$m.out
 		[ "$(jq '.completion.tokens | length' $m.out)" -ge 1 ]
 	done
 }
