@@ -11,6 +11,7 @@
  */
 #include "judge/attrib.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@
 				 * that is short */
 #define SHORT_NS 300e3
 #define FEW 4			/* samples that say nothing by themselves */
+#define SIGMAS 3		/* by which chance has to be excluded */
 
 static int is_own(enum place p)
 {
@@ -138,6 +140,30 @@ static int is_cut_off(const struct attribution *a, char *text, size_t len)
 	return 1;
 }
 
+/* The time that a sample stands for. */
+static double rhythm(const struct attribution *a)
+{
+	double all = 0;
+
+	for (int i = 0; i < PLACES; i++)
+		all += a->ns[i];
+	return a->samples ? all / (double)a->samples : 0;
+}
+
+/*
+ * Whether more than its share of the user time, and more than is free, was
+ * foreign.  What looks like n samples, of which the share is expected, has a
+ * spread of sqrt(n share (1 - share)); k of them one of sqrt(k).
+ */
+static int is_much(double foreign, double user, double free_ns, double each)
+{
+	double spread = sqrt(user * each * FOREIGN_SHARE *
+			     (1 - FOREIGN_SHARE));
+
+	return foreign - SIGMAS * spread > FOREIGN_SHARE * user &&
+	       foreign - SIGMAS * sqrt(foreign * each) > free_ns;
+}
+
 /* Of some calls together; `which` names them. */
 static int judge_calls(double calls, const struct attrib_call *sum,
 		       const struct attribution *a,
@@ -148,17 +174,17 @@ static int judge_calls(double calls, const struct attrib_call *sum,
 	double free_ns = FREE_NS + FREE_PART * idle->parts +
 			 FREE_IDLE * idle->foreign_ns;
 	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
+	double each = rhythm(a);
 
-	if (sum->foreign > FOREIGN_SHARE * sum->user &&
-	    sum->foreign > free_ns * calls) {
+	if (is_much(sum->foreign, sum->user, free_ns * calls, each)) {
 		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
 			 "went to code that is not the candidate's, most of "
 			 "it to %s", 100 * sum->foreign / sum->user, which,
 			 sum->foreign / calls / 1e3, name);
 		return 1;
 	}
-	if (sum->during_foreign > FOREIGN_SHARE * sum->during_user &&
-	    sum->during_foreign > free_ns * calls) {
+	if (is_much(sum->during_foreign, sum->during_user, free_ns * calls,
+		    each)) {
 		snprintf(text, len, "%.0f of the %.0f us of %s passed with a "
 			 "thread in code that is not the candidate's, most of "
 			 "it in %s", sum->during_foreign / calls / 1e3,

@@ -256,7 +256,8 @@ static double floor_ns(const struct judge *j, const struct profiled *p)
  * Too short for the clock when most rounds were.  Impossible when in every
  * round what is left of the bracket is less than nothing by more than the
  * clock's error (a tenth of what was subtracted), since nobody does less than
- * the process that does nothing; or less than writing the results takes.
+ * the process that does nothing; or less than writing the results takes.  A
+ * few rounds on the CPU say neither.
  */
 static enum status final_status(const struct judge *j,
 				const struct profiled *p)
@@ -275,7 +276,8 @@ static enum status final_status(const struct judge *j,
 		return ST_BELOW_FLOOR;
 	timing_bound(&p->t, RACE_CANDIDATE, &b);
 	if (r->runs && b.point < floor_ns(j, p))
-		return ST_BELOW_FLOOR;
+		return judge_on_cuda(j) || p->t.rounds >= FLOOR_ROUNDS ?
+			ST_BELOW_FLOOR : ST_INCONCLUSIVE_TIME;
 	for (size_t i = 0; i < p->t.rounds; i++)
 		shorts += !!r->time[i].is_short;
 	return 2 * shorts > p->t.rounds ? ST_INCONCLUSIVE_TIME : ST_OK;

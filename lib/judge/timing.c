@@ -17,9 +17,7 @@
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
-#define QUICK_CALIB 3
-#define QUICK_CLEAR 0.25	/* so far from what is paid, one round says
-				 * the same as two */
+#define QUICK_PLAIN 0.7		/* of a baseline's time: one round will do */
 #define ALIKE 0.1		/* part by which two brackets may differ to
 				 * have the same C */
 #define FIRST_SEED 1
@@ -180,7 +178,6 @@ out:
 /* The calibration process at work. */
 struct calib {
 	struct judge *j;
-	size_t iterations;
 	struct oracle *o;
 	struct runner r;
 	struct mem *capture;
@@ -251,14 +248,14 @@ static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
 	struct bracket_result res;
 	double v[CALIB_ITER];
 
-	for (size_t i = 0; i < c->iterations + skip; i++) {
+	for (size_t i = 0; i < CALIB_ITER + skip; i++) {
 		if (calib_go(c, idle_ns, flags, &res))
 			return -1;
 		if (i >= skip)
 			v[i - skip] = (double)res.ns -
 				      (double)res.msg.own_ns;
 	}
-	*out = stats_median(v, c->iterations);
+	*out = stats_median(v, CALIB_ITER);
 	return 0;
 }
 
@@ -310,8 +307,7 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 {
 	struct trial tr;
 	struct calib c = { .j = j, .o = o, .capture = &tr.got, .warm = 1,
-			   .cuda = judge_on_cuda(j), .f = f,
-			   .iterations = t->quick ? QUICK_CALIB : CALIB_ITER };
+			   .cuda = judge_on_cuda(j), .f = f };
 	int rc = -1;
 
 	if (trial_init(&tr, j, o, f)) {
@@ -406,16 +402,14 @@ static int one_round(struct judge *j, struct oracle *o,
 	return 0;
 }
 
-/* Whether a baseline's time is far from where the reward changes. */
-static int clear(const struct timing *t, enum racer who)
+/* Whether a round leaves no doubt that the candidate is faster than a baseline:
+ * it is, by far, even with C. */
+static int is_plain(const struct timing *t, enum racer who)
 {
 	const struct race *r = t->race;
-	double gain[STATS_ROUNDS];
 
-	if (!r[who].runs)
-		return 1;
-	stats_gains(r[RACE_CANDIDATE].time, r[who].time, t->rounds, gain);
-	return fabs(stats_median(gain, t->rounds) - STATS_GAIN) > QUICK_CLEAR;
+	return !r[who].runs || r[RACE_CANDIDATE].bracket[0] <
+	       QUICK_PLAIN * r[who].time[0].low;
 }
 
 /* Whether another batch of rounds could still change the reward. */
@@ -425,8 +419,8 @@ static int wants_more(const struct timing *t)
 	const struct race *r = t->race;
 
 	if (t->quick)
-		return t->busy || !clear(t, RACE_EAGER) ||
-		       !clear(t, RACE_COMPILE);
+		return t->busy || !is_plain(t, RACE_EAGER) ||
+		       !is_plain(t, RACE_COMPILE);
 	stats_gains(r[RACE_CANDIDATE].time, r[RACE_EAGER].time, t->rounds,
 		    eager);
 	if (r[RACE_COMPILE].runs)

@@ -47,6 +47,8 @@ static void as_message(const char *text, size_t len)
 	str_release(&s);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct str out = STR_INIT;

@@ -56,6 +56,8 @@ static void find_calls(const struct json *tools, const char *text, size_t len)
 	tools_release(&c);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct json *tools = json_build(listed, sizeof listed - 1, NULL);
