@@ -64,19 +64,10 @@ void origin_forget(struct origin_known *o)
 	memset(o, 0, sizeof(*o));
 }
 
-/* Names as the libraries' own kernels have them, mangled or not: nobody else's
- * kernel is known by such a name alone. */
-static int is_librarys(const char *name)
+static int has_part(const char *name, const char *const *part)
 {
-	static const char *const part[] = {
-		"2at6native", "at::native", "2at4cuda", "cutlass", "cublas",
-		"cudnn", "gemm", "gemv", "splitK", "nvjet", "triton_",
-		"xmma", "cask", "implicit_convolve", "winograd", "cub::",
-		"3cub", "thrust", "flash_fwd", "fmha",
-	};
-
-	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++)
-		if (strstr(name, part[i]))
+	for (; *part; part++)
+		if (strstr(name, *part))
 			return 1;
 	return 0;
 }
@@ -85,13 +76,22 @@ static int is_atens(const char *name)
 {
 	static const char *const part[] = {
 		"2at6native", "at::native", "2at4cuda", "triton_", "flash_fwd",
-		"fmha", "cub::", "3cub", "thrust",
+		"fmha", "cub::", "3cub", "thrust", NULL,
 	};
 
-	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++)
-		if (strstr(name, part[i]))
-			return 1;
-	return 0;
+	return has_part(name, part);
+}
+
+/* Names as the libraries' own kernels have them, mangled or not: nobody else's
+ * kernel is known by such a name alone. */
+static int is_librarys(const char *name)
+{
+	static const char *const part[] = {
+		"cutlass", "cublas", "cudnn", "gemm", "gemv", "splitK",
+		"nvjet", "xmma", "cask", "implicit_convolve", "winograd", NULL,
+	};
+
+	return is_atens(name) || has_part(name, part);
 }
 
 /* 2: a kernel of the object, instruction by instruction (a long name is cut in

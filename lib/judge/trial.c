@@ -431,6 +431,17 @@ int trial_idle(struct judge *j, struct oracle *o, struct fail *f)
 	return rc;
 }
 
+/* What the evidence says: 0 nothing, 1 that others did the work, -1 that it is
+ * missing.  Whose fault the latter is nobody knows: once more, and then it is
+ * the candidate's. */
+static int conclude(int said, const char *text, struct fail *f)
+{
+	if (!said)
+		return 0;
+	return fail_set(f, said > 0 ? ST_RULES_FALLBACK : ST_INFRA_ERROR,
+			PHASE_FORWARD, "%s", text);
+}
+
 int trial_attribute(struct judge *j, const struct oracle *o,
 		    const struct attribution *a, struct fail *f)
 {
@@ -438,21 +449,9 @@ int trial_attribute(struct judge *j, const struct oracle *o,
 	char text[256];
 
 	idle.parts = o->first.nleaf;
-
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
 		return 0;
-	switch (attrib_judge(a, &idle, text, sizeof(text))) {
-	case 0:
-		return 0;
-	case 1:
-		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD, "%s",
-				text);
-	default:
-		/* Whose fault that is nobody knows: once more, and then it is
-		 * the candidate's. */
-		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "%s", text);
-		return -1;
-	}
+	return conclude(attrib_judge(a, &idle, text, sizeof(text)), text, f);
 }
 
 void trial_origin(const struct judge *j, const struct runner *r,
@@ -499,16 +498,9 @@ int trial_originated(struct judge *j, struct oracle *o,
 		     const struct origin *g, struct fail *f)
 {
 	char text[256];
+	int said = origin_judge(g, o->first.nleaf, text, sizeof(text));
 
-	switch (origin_judge(g, o->first.nleaf, text, sizeof(text))) {
-	case 0:
+	if (said < 0 && !g->calls && !can_trace(j, o))
 		return 0;
-	case 1:
-		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD, "%s",
-				text);
-	default:
-		if (!g->calls && !can_trace(j, o))
-			return 0;
-		return fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "%s", text);
-	}
+	return conclude(said, text, f);
 }
