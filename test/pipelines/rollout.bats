@@ -124,6 +124,7 @@ rollouts() {
 	serve
 	export -f rollouts
 	export bin root url
-	command script -qec 'bash -c "rollouts -e $url -k 2 -j 1 -J ./judge tasks"' typescript >/dev/null
+	# dash, which script(1) starts where SHELL is not set, drops functions.
+	SHELL=$BASH command script -qec 'bash -c "rollouts -e $url -k 2 -j 1 -J ./judge tasks"' typescript >/dev/null
 	tr '\r' '\n' <typescript | grep -q 'ca-agent: 1 done, 1 at work, .* 50 %, .* s left; final 1'
 }
