@@ -91,9 +91,9 @@ $(BIN)/libca-child.so: $(child_obj) $B/libca.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs,--as-needed -o $@ $^ $(LIBS)
 
 # Runs NVRTC inside a jail, whose limit on addresses no sanitizer would bear.
-$(BIN)/nvrtc-child: lib/build/child/nvrtc.c | deps
+$(BIN)/nvrtc-child: lib/build/child/nvrtc.c lib/cu/builtins.h | deps
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(WARN) -O2 -o $@ $< -ldl
+	$(CC) $(CSTD) $(WARN) -Ilib -O2 -o $@ $< -ldl
 
 # What the judge's commands are inside a rollout's jail.
 $(BIN)/agent-client: lib/agent/child/client.c | deps

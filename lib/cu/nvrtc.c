@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/path.h"
+#include "cu/builtins.h"
 #include "cu/cu.h"
 #include "cu/nvrtc.h"
 
@@ -28,7 +29,8 @@ static void open_rtc(void)
 #define ROW(name, sym, args) { sym, offsetof(struct nvrtc_api, name) },
 	static const struct cu_symbol rows[] = { CU_NVRTC(ROW) };
 #undef ROW
-	void *lib = cu_open_lib("libnvrtc.so", NULL, &rtc_err);
+	char where[CA_PATH_MAX];
+	void *lib = cu_open_lib("libnvrtc.so", where, &rtc_err);
 	int major = 0, minor = 0;
 
 	if (!lib)
@@ -42,6 +44,7 @@ static void open_rtc(void)
 		err_set(&rtc_err, CA_UNAVAILABLE, "nvrtcVersion failed");
 		return;
 	}
+	nvrtc_builtins(where, major, minor);
 	snprintf(version, sizeof(version), "%d.%d", major, minor);
 }
 

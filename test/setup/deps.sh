@@ -39,6 +39,7 @@ rows() {
 	test perl cmd prove
 	test bats cmd bats
 	test procps cmd pkill
+	test curl cmd curl
 	test parallel cmd parallel
 	check clang cmd clang
 	check libclang-rt-dev fuzzer

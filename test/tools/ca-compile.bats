@@ -526,6 +526,21 @@ j " ]
 	[[ $(jq -r .build.log out) != *root:* ]]
 }
 
+# NVRTC's own libraries lie beside it, where the loader does not look.
+@test "the kernel form with the NVRTC of a wheel, and no toolkit" {
+	local hide=() dir
+	compgen -G "${CA_PYTHON%/bin/*}/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so*" ||
+		skip 'no NVRTC in the virtual environment'
+	bwrap --dev-bind / / true || skip 'no bubblewrap here'
+	for dir in /usr/local/cuda*/; do
+		[ ! -d "$dir" ] || hide+=(--tmpfs "$(realpath "$dir")")
+	done
+	bwrap --dev-bind / / "${hide[@]}" --ro-bind /dev/null /etc/ld.so.cache \
+		"$compile" --device cuda "$workdirs/cuda/axpby-kernel" >out
+	got ok .build.status
+	[[ $(jq -r .build.compiler out) = nvrtc* ]]
+}
+
 @test "tasks by their ids" {
 	"$compile" --device cpu "$workdirs/cpu/axpby" >whole
 	jq -c 'del(.build) | .task |= {id, note: 1.5}' whole >short

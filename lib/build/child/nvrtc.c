@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cu/builtins.h"
+
 #define SOURCE_MAX ((size_t)8 << 20)
 
 typedef void *program;
@@ -206,12 +208,12 @@ int main(int argc, char **argv)
 {
 	int major = 0, minor = 0;
 
-	if (argc < 3 || load(argv[1]))
+	if (argc < 3 || load(argv[1]) || rtc.version(&major, &minor))
 		return 2;
-	if (argc >= 4)
+	if (argc >= 4) {
+		nvrtc_builtins(argv[1], major, minor);
 		return compile(argc, argv);
-	if (rtc.version(&major, &minor))
-		return 2;
+	}
 	printf("nvrtc %d.%d\n", major, minor);
 	return 0;
 }
