@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2154,SC2016 # set by train.sh; jq has variables
+# shellcheck shell=bash disable=SC2154,SC2016,SC2086 # set by train.sh; jq has variables; words
 #
 # The server and rollouts of train.sh, which sources this.
 
@@ -49,18 +49,30 @@ serve() {
 	fi
 }
 
+# Under --preset paper rewards go by medians of device times, which the CPU does not have.
+paper_rule() {
+	[[ $common == *'--preset paper'* ]] || return 0
+	echo --point-estimate
+	if [ "${dev%%:*}" = cuda ]; then
+		echo '--clock device-sum'
+	else
+		say "not as in the paper: rewards go by the judge's clock, there are no device times"
+	fi
+}
+
 # What candidates were worth as the trainers see it: milestones, or speedups.
 reward='if $raw == 0 or .outcome.reward == null then . else .outcome |= (.reward =
 	if .final.status == "ok" then .final.speedup.compile // .final.speedup.eager // -1
 	else -1 end) end'
 
 rollouts() { # folder, seed, option of ca-agent or none, tasks...
-	local status=0 full=()
+	local status=0 full=() rule
+	rule=$(paper_rule)
 	# Held-out scores are of full runs, whatever the training goes by.
 	case $1 in */val.*) full=(--grade full) ;; esac
 	[ ! -e "$1/used.ndjson" ] || return 0
 	"$here/rollout.sh" -e "$url" -m policy -o "$1" -k "$k" -j "$jobs" "${@:4}" -- -d "$dev" \
-		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} "${more[@]}" \
+		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} $rule "${more[@]}" \
 		"${full[@]}" >"$1.txt" || status=$?
 	# 75: some were broken off, and have no reward.
 	[ "$status" = 0 ] || [ "$status" = 75 ] || {

@@ -17,6 +17,7 @@
 #   -S N          seed (0)
 #   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, ca-vpretrain
 #                 and ca-ppo
+#   --preset paper  its settings for all trainers, and its rule of rewards: medians, device times
 #   --no-agent --raw-reward --no-rft --no-vpretrain     the paper's ablations
 # Metrics are in DIR/STAGE/metrics.ndjson, the last actor is what DIR/actor points to.
 set -eu -o pipefail
@@ -24,10 +25,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin}
 
 usage() {
-	sed -n '4,25s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,26s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
-
 model='' out='' warm=0 rounds=2 k=1 jobs=8 dev=cpu ctx=4096 only='' url='' val='' every=1
 seed=0 common='' rft_opts='' vp_opts='' ppo_opts='' single='' raw=0 rft=1 vpretrain=1
 extra=() tasks=()
@@ -37,7 +37,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	--raw-reward) raw=1 ;;
 	--no-rft) rft=0 ;;
 	--no-vpretrain) vpretrain=0 ;;
-	-[morwkjdcxseVvStRPQ])
+	-[morwkjdcxseVvStRPQ] | --preset)
 		[ $# -gt 1 ] || usage
 		case $1 in
 		-m) model=$2 ;;
@@ -54,7 +54,8 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		-V) val=$2 ;;
 		-v) every=$2 ;;
 		-S) seed=$2 ;;
-		-t) common=$2 ;;
+		-t) common+=" $2" ;;
+		--preset) common+=" --preset $2" ;;
 		-R) rft_opts=$2 ;;
 		-P) vp_opts=$2 ;;
 		-Q) ppo_opts=$2 ;;
@@ -69,8 +70,7 @@ done
 [ $# = 0 ] || shift
 [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
 case $only in '' | warm | rft | vpretrain | ppo) ;; *) usage ;; esac
-# Both are read by what follows.
-# shellcheck disable=SC2034
+# shellcheck disable=SC2034 # both are read by what follows
 more=("$@") served=''
 # shellcheck source=pipelines/train-serve.sh
 . "$here/train-serve.sh"

@@ -16,6 +16,7 @@
 #include "judge/judge.h"
 #include "judge/rules.h"
 #include "rec/stage.h"
+#include "reward/reward.h"
 
 static struct agent_opts agent = {
 	.model = "", .rules = "paper",
@@ -27,7 +28,8 @@ static struct agent_opts agent = {
 static struct judge_opts judge;
 static struct pool_opts pool = { .agent = &agent, .k = 1 };
 static struct opt_list judges, endpoints;
-static const char *grade = "full", *export;
+static struct reward_rules rules;
+static const char *grade = "full", *export, *clock_name = "bracket";
 static int show, all;
 static int serve;
 
@@ -81,6 +83,10 @@ static const struct opt options[] = {
 	  &agent.judge_s, 0, 0 },
 	{ OPT_CHOICE, 0, "grade", "full|quick", "how the outcome is timed",
 	  &grade, 0, 0 },
+	{ OPT_FLAG, 0, "point-estimate", NULL, "rewards go by medians, not by "
+	  "lower bounds", &rules.point_estimate, 0, 0 },
+	{ OPT_CHOICE, 0, "clock", "bracket|device-sum", "rewards go by the "
+	  "judge's clock or by device times", &clock_name, 0, 0 },
 	{ OPT_STR, 0, "trust-key", "FILE", "key that signs and checks results",
 	  &judge.trust_key, 0, 0 },
 	{ OPT_STR, 0, "skill", "DIR", "what the model is taught",
@@ -165,6 +171,10 @@ static void own_judge(const char *argv[], char self[4096],
 	argv[i++] = agent.device;
 	argv[i++] = "--grade";
 	argv[i++] = grade;
+	argv[i++] = "--clock";
+	argv[i++] = clock_name;
+	if (rules.point_estimate)
+		argv[i++] = "--point-estimate";
 	if (judge.trust_key) {
 		argv[i++] = "--trust-key";
 		argv[i++] = judge.trust_key;
@@ -222,7 +232,7 @@ static int translate(const struct common *c, int argc, char **argv, int first)
 
 static int run(const struct common *c, int argc, char **argv, int first)
 {
-	const char *own[12];
+	const char *own[16];
 	struct err e = ERR_INIT;
 	char self[4096];
 	int rc;
@@ -232,7 +242,9 @@ static int run(const struct common *c, int argc, char **argv, int first)
 	if (serve) {
 		judge.device = agent.device;
 		judge.lease_s = agent.judge_s;
-		rc = judge_serve(&judge, c, *grade == 'q', &e);
+		if (strcmp(clock_name, "bracket"))
+			rules.clock = CLOCK_DEVICE_SUM;
+		rc = judge_serve(&judge, &rules, c, *grade == 'q', &e);
 	} else {
 		check(c);
 		own_judge(own, self, c);

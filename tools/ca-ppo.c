@@ -65,11 +65,7 @@ int main(int argc, char **argv)
 	gpu_calm_threads(argv);
 	o = rl_unset;
 	first = opt_parse(&tool, argc, argv, &c);
-	if (!o.actor)
-		die(CA_USAGE, "--actor DIR is needed");
-	if (opts_settle(&o, RL_PPO, &e))
-		die_err(&e);
-	rc = ppo_run(&o, &c, argc, argv, first, &e);
+	rc = rl_main(&o, RL_PPO, &c, argc, argv, first, &e);
 	if (rc < 0)
 		die_err(&e);
 	opt_release(&tool);

@@ -40,16 +40,8 @@ int main(int argc, char **argv)
 	gpu_calm_threads(argv);
 	o = rl_unset;
 	first = opt_parse(&tool, argc, argv, &c);
-	o.seed = c.seed;
-	if (only_select) {
-		rc = rft_select(&c, argc, argv, first);
-	} else {
-		if (!o.actor)
-			die(CA_USAGE, "--actor DIR is needed");
-		if (opts_settle(&o, RL_RFT, &e))
-			die_err(&e);
-		rc = rft_run(&o, &c, argc, argv, first, &e);
-	}
+	rc = only_select ? rft_select(&c, argc, argv, first) :
+	     rl_main(&o, RL_RFT, &c, argc, argv, first, &e);
 	if (rc < 0)
 		die_err(&e);
 	opt_release(&tool);

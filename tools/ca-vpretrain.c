@@ -45,12 +45,7 @@ int main(int argc, char **argv)
 	gpu_calm_threads(argv);
 	o = rl_unset;
 	first = opt_parse(&tool, argc, argv, &c);
-	o.seed = c.seed;
-	if (!o.actor == !o.critic)
-		die(CA_USAGE, "one of --actor and --critic is needed");
-	if (opts_settle(&o, RL_VPRETRAIN, &e))
-		die_err(&e);
-	rc = vpretrain_run(&o, &c, argc, argv, first, &e);
+	rc = rl_main(&o, RL_VPRETRAIN, &c, argc, argv, first, &e);
 	if (rc < 0)
 		die_err(&e);
 	opt_release(&tool);

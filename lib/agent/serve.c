@@ -49,10 +49,10 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	       judge_reference(j, r, e);
 }
 
-int judge_serve(struct judge_opts *o, const struct common *c, int quick_grade,
-		struct err *e)
+int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
+		const struct common *c, int quick_grade, struct err *e)
 {
-	struct serve s = { .no_prov = c->no_prov,
+	struct serve s = { .no_prov = c->no_prov, .rules = *rules,
 			   .quick_grade = quick_grade };
 	struct stage_ops ops = {
 		.name = "ca-agent", .record = judge, .wants = judging_wants,

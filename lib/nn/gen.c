@@ -14,11 +14,9 @@
 #include "base/io.h"
 #include "base/path.h"
 #include "base/rand.h"
-#include "cu/lease.h"
+#include "gpu/turn.h"
 #include "nn/sched.h"
 
-#define LEASE_TURN_NS 100000000		/* then others may have the device */
-#define LEASE_TRY_S   0.2
 
 struct gen_job {		/* a request that waits or runs */
 	struct sched_seq seq;
@@ -46,9 +44,7 @@ struct gen {
 	struct sched_part *part;	/* a step, for the scheduler */
 	struct engine_part *work;	/* and for the engine */
 	struct engine_top *top;
-	struct lease lease;
-	int leased, registered;
-	int64_t leased_at;
+	struct gpu_turn turn;
 	pthread_t thread;
 	int started;
 	pthread_mutex_t ordering;	/* one order at a time */
@@ -100,13 +96,6 @@ static void note_counts(struct gen *g)
 	g->stats.shared_tokens = c.shared;
 }
 
-static void leave_device(struct gen *g)
-{
-	if (g->leased)
-		lease_unlock(&g->lease);
-	g->leased = 0;
-}
-
 static int is_closing(struct gen *g)
 {
 	int closing;
@@ -117,46 +106,13 @@ static int is_closing(struct gen *g)
 	return closing;
 }
 
-/* Holds the lease when it returns 0; now and then others get a turn.  -1:
- * another has it, try again. */
-static int enter_device(struct gen *g)
-{
-	const char *name = gpu_lease_name(engine_gpu(g->engine));
-	const struct timespec nap = { 0, 20000000 };
-
-	if (g->leased && now_ns() - g->leased_at < LEASE_TURN_NS)
-		return 0;
-	leave_device(g);
-	if (lease_lock(&g->lease, name, 0, LEASE_TRY_S, NULL)) {
-		/* A signal that was caught makes it return at once. */
-		nanosleep(&nap, NULL);
-		return -1;
-	}
-	g->leased = 1;
-	g->leased_at = now_ns();
-	return 0;
-}
-
-/* The same, as long as it takes; -1: the thread is to end. */
+/* As long as it takes; -1: the thread is to end. */
 static int wait_for_device(struct gen *g)
 {
-	while (enter_device(g))
+	while (gpu_turn_enter(&g->turn))
 		if (is_closing(g))
 			return -1;
 	return 0;
-}
-
-/* Says that work on the device keeps to its lease. */
-static int join_lease(struct gen *g, struct err *e)
-{
-	const char *name = gpu_lease_name(engine_gpu(g->engine));
-
-	if (lease_open(&g->lease, name, e))
-		return -1;
-	if (!gpu_is_cpu(engine_gpu(g->engine)))
-		g->registered = lease_register(name, getpid(), e);
-	return g->registered < 0 && !gpu_is_cpu(engine_gpu(g->engine)) ? -1 :
-	       0;
 }
 
 /* Takes j out of the scheduler's hands; `end` calls follow in finish_all.
@@ -350,7 +306,7 @@ static void obey(struct gen *g)
 	if (o->kind == ORDER_SLEEP) {
 		sched_forget(g->sched);
 		engine_sleep(g->engine);
-		leave_device(g);
+		gpu_turn_leave(&g->turn);
 	} else if (wait_for_device(g)) {
 		o->rc = err_set(&o->err, CA_UNAVAILABLE, "shutting down");
 	} else if (o->kind == ORDER_LOAD) {
@@ -393,12 +349,12 @@ static void *serve(void *arg)
 			pthread_mutex_unlock(&g->lock);
 			tell(ended);
 			ended = NULL;
-			rc = enter_device(g);
+			rc = gpu_turn_enter(&g->turn);
 			pthread_mutex_lock(&g->lock);
 			if (!rc)
 				step(g, &ended);
 		} else if (!ended) {
-			leave_device(g);
+			gpu_turn_leave(&g->turn);
 			pthread_cond_wait(&g->more, &g->lock);
 		}
 		if (!ended)
@@ -422,7 +378,8 @@ static int prepare(struct gen *g, const struct engine_opts *o,
 		return err_set(e, CA_USAGE, "'%s' is too long", o->dir);
 	strcpy(g->dir, o->dir);
 	g->engine = engine_open(o, table, e);
-	if (!g->engine || join_lease(g, e))
+	if (!g->engine ||
+	    gpu_turn_open(&g->turn, engine_gpu(g->engine), e))
 		return -1;
 	p = engine_opts(g->engine);
 	slots = (size_t)p->slots;
@@ -454,7 +411,6 @@ struct gen *gen_open(const struct engine_opts *o, struct str *table,
 		err_set(e, CA_SOFTWARE, "no memory");
 		return NULL;
 	}
-	g->lease.gate = g->lease.lock = g->registered = -1;
 	pthread_mutex_init(&g->ordering, NULL);
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->more, NULL);
@@ -477,11 +433,7 @@ void gen_close(struct gen *g)
 		pthread_mutex_unlock(&g->lock);
 		pthread_join(g->thread, NULL);
 	}
-	leave_device(g);
-	if (g->registered >= 0)
-		lease_unregister(gpu_lease_name(engine_gpu(g->engine)),
-				 getpid(), g->registered);
-	lease_close(&g->lease);
+	gpu_turn_close(&g->turn);
 	sched_free(g->sched);
 	engine_close(g->engine);
 	free(g->part);

@@ -178,8 +178,11 @@ static int all_advantages(struct batch *b, struct err *e)
 
 int batch_values(struct batch *b, struct learner *critic, struct err *e)
 {
-	if (learner_pass(critic, &b->val, 1, NULL, NULL, b->value, NULL, e))
-		return -1;
+	int rc = learner_pass(critic, &b->val, 1, NULL, NULL, b->value, NULL,
+			      e);
+
+	if (rc)
+		return rc;
 	memcpy(b->old_value, b->value, b->val.n * sizeof *b->value);
 	return all_advantages(b, e);
 }
@@ -303,11 +306,13 @@ long batch_culprit(struct batch *b, struct learner *l, enum batch_loss which,
 
 		one.seq += i;
 		one.nseq = 1;
-		if (learner_pass(l, &one, temp, loss[which], b, out, NULL,
-				 e) || learner_reduce(l, &norm, e) ||
+		int rc = learner_pass(l, &one, temp, loss[which], b, out,
+				      NULL, e);
+
+		if (rc < 0 || (!rc && learner_reduce(l, &norm, e)) ||
 		    train_clear(l->t, e))
 			found = -1;
-		else if (!isfinite(norm))
+		else if (rc || !isfinite(norm))
 			found = (long)r->seq[i].traj;
 	}
 	free(out);

@@ -42,6 +42,8 @@ int batch_init(struct batch *b, const struct batch_opts *o,
 	       const struct traj *t, size_t n, struct err *e);
 void batch_release(struct batch *b);
 
+/* Passes return what learner_pass does: 1 when an output is not finite. */
+
 /* The critic's values; from them advantages and returns.  CA_SOFTWARE when a
  * reward was lost on the way. */
 int batch_values(struct batch *b, struct learner *critic, struct err *e);

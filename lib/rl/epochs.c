@@ -42,9 +42,8 @@ static int one_step(struct epochs *p, struct walk *w, struct err *e)
 	rc = batch_init(&b, &r->batch, w->batch, n, e) ? -1 :
 	     p->update(p, &b, e);
 	batch_release(&b);
-	if (rc < 0)
+	if (rc < 0 || run_count(r, rc, e))
 		return -1;
-	r->skipped = rc ? r->skipped : 0;
 	r->state.step++;
 	meter_draw(&r->meter, r->state.step);
 	return meter_end(&r->meter, e);
@@ -75,6 +74,7 @@ static int loop(struct epochs *p, struct walk *w, struct err *e)
 		saved = r->state.step % r->o->save_every == 0;
 		if (saved && save(p, e))
 			return -1;
+		gpu_turn_leave(&r->turn);
 	}
 	if (!stop && p->report && p->report(p, e))
 		return -1;
@@ -87,11 +87,13 @@ static int loop(struct epochs *p, struct walk *w, struct err *e)
 static int check_seen(struct run *r, const struct save_state *was,
 		      struct err *e)
 {
+	if (r->c.seeded && was->seed != r->o->seed)
+		return err_set(e, CA_CONFIG, "'%s' was made with --seed %llu",
+			       r->o->out, (unsigned long long)was->seed);
 	if (memcmp(was->digest, r->data.digest, HASH_LEN))
 		return err_set(e, CA_CONFIG, "'%s' was made from other data "
 			       "than these: cannot go on", r->o->out);
 	r->state = *was;
-	r->state.tool = r->name;
 	return 0;
 }
 
@@ -100,20 +102,20 @@ static int open_model(struct epochs *p, struct err *e)
 	struct run *r = p->r;
 	const char *dir = r->found ? r->o->out : p->from;
 	const struct train_opts o = opts_train(r->o, dir, p->critic);
-	struct save_state was = { .step = 0 };
+	struct save_state was = r->state;
 	struct str plan = STR_INIT;
 	int rc = learner_open(&p->model, p->critic ? "critic" : "actor", &o,
 			      r->ranks, &plan, e);
 
 	run_announce(r, &plan);
 	str_release(&plan);
-	if (rc)
+	if (rc || run_join(r, &p->model, e))
 		return -1;
 	if (train_model(p->model.t)->cfg.head !=
 	    (p->critic ? NN_HEAD_VALUE : NN_HEAD_LM))
 		return err_set(e, CA_CONFIG, "'%s' is a critic, no language "
 			       "model", dir);
-	if (r->found && (save_load(&p->model, dir, &was, e) ||
+	if (r->found && (run_load(r, &p->model, dir, &was, e) ||
 			 check_seen(r, &was, e)))
 		return -1;
 	return 0;
@@ -152,7 +154,6 @@ int epochs_run(struct epochs *p, struct err *e)
 
 	if (stage_interrupted())
 		return r->code;
-	r->state.tool = r->name;
 	r->state.seed = r->o->seed;
 	r->state.lines = r->data.seen;
 	memcpy(r->state.digest, r->data.digest, HASH_LEN);
@@ -173,22 +174,4 @@ int epochs_run(struct epochs *p, struct err *e)
 	free(w.order);
 	free(w.batch);
 	return rc ? rc : r->code;
-}
-
-int epochs_end(struct epochs *p, int rc, struct err *e)
-{
-	struct run *r = p->r;
-	struct err more = ERR_INIT;
-
-	learner_close(&p->model);
-	run_end(r);
-	if (meter_close(&r->meter, rc >= 0, &more) && rc >= 0) {
-		*e = more;
-		rc = -1;
-	}
-	if (ranks_finish(r->ranks, &more) && rc >= 0) {
-		*e = more;
-		rc = -1;
-	}
-	return rc;
 }

@@ -31,7 +31,4 @@ struct epochs {
  */
 int epochs_run(struct epochs *p, struct err *e);
 
-/* Frees everything.  rc: of epochs_run; the exit code, or -1. */
-int epochs_end(struct epochs *p, int rc, struct err *e);
-
 #endif

@@ -75,6 +75,9 @@ static int micro(struct learner *l, const struct pass *p,
 	struct train_batch b = gather(l, p->r, list, n);
 	size_t at = 0;
 
+	if (l->turn && (ranks_count(l->ranks) == 1 ||
+			!gpu_is_cpu(train_gpu(l->t))))
+		gpu_turn_wait(l->turn);
 	b.inv_temp = p->inv_temp;
 	if (train_forward(l->t, &b, l->out,
 			  p->entropy ? l->entropy : NULL, e))
@@ -95,6 +98,50 @@ static int micro(struct learner *l, const struct pass *p,
 	return p->loss ? train_backward(l->t, l->dout, NULL, e) : 0;
 }
 
+/* What one sequence's outputs are worth to all others. */
+static int check_outputs(struct learner *l, const struct rows *r,
+			 const float *out, int drop, struct err *e)
+{
+	const char *what = train_model(l->t)->cfg.head == NN_HEAD_VALUE ?
+			   "value" : "log-probability";
+
+	for (size_t i = 0; i < r->nseq; i++) {
+		const struct rows_seq *q = &r->seq[i];
+
+		for (size_t k = q->first; k < q->first + q->nout; k++) {
+			if (isfinite(out[k]))
+				continue;
+			l->bad = q->traj;
+			if (drop && train_clear(l->t, e))
+				return -1;
+			err_set(e, CA_DATAERR, "%s: the %s of token %d is not "
+				"finite", l->name, what, r->row[k] + 1);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Ranks on the CPU are one user of it: rank 0 holds the lease for all, and
+ * gives it up for a moment where none of them computes.  Otherwise whoever
+ * waited for the lease would wait for a rank that waits for one that waits
+ * behind him.
+ */
+static int take_turn(struct learner *l, struct err *e)
+{
+	int none = 0;
+
+	if (!l->turn || ranks_count(l->ranks) == 1 ||
+	    !gpu_is_cpu(train_gpu(l->t)))
+		return 0;
+	if (ranks_any(l->ranks, &none, e))
+		return -1;
+	if (!ranks_mine(l->ranks))
+		gpu_turn_wait(l->turn);
+	return ranks_any(l->ranks, &none, e);
+}
+
 int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 		 learner_loss *loss, void *ctx, float *out, float *entropy,
 		 struct err *e)
@@ -103,6 +150,8 @@ int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 	struct pack k;
 	int rc = 0;
 
+	if (take_turn(l, e))
+		return -1;
 	if (pack_make(&k, r, l->tokens, l->seqs, ranks_count(l->ranks), e))
 		return err_wrap(e, "%s", l->name);
 	/* What others compute is added. */
@@ -118,7 +167,8 @@ int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 		rc = ranks_sum(l->ranks, out, r->n, e);
 	if (!rc && entropy)
 		rc = ranks_sum(l->ranks, entropy, r->n, e);
-	return rc ? err_wrap(e, "%s", l->name) : 0;
+	return rc ? err_wrap(e, "%s", l->name) :
+	       check_outputs(l, r, out, loss != NULL, e);
 }
 
 /* Every weight's gradient, through fn. */

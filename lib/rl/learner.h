@@ -7,6 +7,7 @@
 #ifndef CA_RL_LEARNER_H
 #define CA_RL_LEARNER_H
 
+#include "gpu/turn.h"
 #include "nn/train.h"
 #include "rl/ranks.h"
 #include "rl/rows.h"
@@ -15,6 +16,9 @@ struct learner {
 	struct train *t;
 	const char *name;		/* "actor", "critic", for messages */
 	struct ranks *ranks;
+	struct gpu_turn *turn;		/* at the device; NULL: nobody else
+					 * uses it */
+	size_t bad;			/* see learner_pass */
 	size_t tokens, seqs;		/* most of a micro-batch */
 	/* Of one micro-batch. */
 	int32_t *ids, *first, *row, *target;
@@ -40,7 +44,8 @@ typedef void learner_loss(void *ctx, size_t first, size_t n,
  * Computes log-probabilities at 1 / inv_temp (or values) of all outputs into
  * out[r->n] and entropies into entropy[r->n] (or NULL), on every rank.  With
  * `loss` adds to the gradients, for the rank's own share: learner_step adds
- * them up.
+ * them up.  1 when an output is not finite: l->bad is the trajectory of the
+ * first, `e` says what it is, and gradients are dropped.
  */
 int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 		 learner_loss *loss, void *ctx, float *out, float *entropy,

@@ -2,6 +2,7 @@
 #include "rl/opts.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 const struct rl_opts rl_unset = {
@@ -29,12 +30,25 @@ static void rates(struct rl_opts *o, enum rl_tool tool)
 		o->critic_lr = 6e-6;
 }
 
+static int check_given(const struct rl_opts *o, enum rl_tool tool,
+		       struct err *e)
+{
+	if (tool == RL_VPRETRAIN && !o->actor == !o->critic)
+		return err_set(e, CA_USAGE, "one of --actor and --critic is "
+			       "needed");
+	if (tool != RL_VPRETRAIN && !o->actor)
+		return err_set(e, CA_USAGE, "--actor DIR is needed");
+	if (!o->out && !o->dry_run)
+		return err_set(e, CA_USAGE, "--out DIR is needed");
+	return 0;
+}
+
 int opts_settle(struct rl_opts *o, enum rl_tool tool, struct err *e)
 {
 	int paper = !strcmp(o->preset, "paper");
 
-	if (!o->out && !o->dry_run)
-		return err_set(e, CA_USAGE, "--out DIR is needed");
+	if (check_given(o, tool, e))
+		return -1;
 	dflt(&o->batch, paper ? 1024 : 64);
 	dflt(&o->ctx, paper ? 131072 : 4096);
 	dflt(&o->tokens, o->ctx);
@@ -55,53 +69,191 @@ int opts_settle(struct rl_opts *o, enum rl_tool tool, struct err *e)
 	return 0;
 }
 
-static void differ(struct str *s, const char *what, double ours, double paper)
+enum kind { INT, NUM, TEXT, FLAG };
+
+enum {
+	RFT = 1 << RL_RFT, VALUE = 1 << RL_VPRETRAIN, PPO = 1 << RL_PPO,
+	EPOCHS = RFT | VALUE, CRITIC = VALUE | PPO, ALL = RFT | VALUE | PPO
+};
+
+/* What a training depends on; each by the masks of the tools for which it is
+ * so. */
+struct setting {
+	const char *name;		/* in a checkpoint */
+	const char *what;		/* in messages */
+	enum kind kind;
+	size_t at;
+	int kept;			/* a checkpoint states it */
+	int binding;			/* and nothing else goes on from it:
+					 * which trajectories an update reads,
+					 * or its bits, depend on it */
+	int in_paper;			/* the paper states it, as: */
+	double number;
+	const char *text;
+};
+
+#define AT(m) offsetof(struct rl_opts, m)
+
+static const struct setting settings[] = {
+	{ "ctx", "context", INT, AT(ctx), ALL, EPOCHS, ALL, 131072, NULL },
+	{ "batch", "batch", INT, AT(batch), ALL, EPOCHS, CRITIC, 1024, NULL },
+	{ "ranks", "ranks", INT, AT(ranks), ALL, ALL, 0, 0, NULL },
+	{ "held_out", "held-out share", NUM, AT(held_out), VALUE, VALUE, 0, 0,
+	  NULL },
+	{ "loss", "loss", TEXT, AT(agg), RFT, 0, RFT, 0,
+	  "seq-mean-token-sum" },
+	{ "loss", "loss", TEXT, AT(agg), PPO, 0, PPO, 0,
+	  "seq-mean-token-mean" },
+	{ "gae", "advantages over tokens:", TEXT, AT(gae), CRITIC, 0, CRITIC,
+	  0, "all" },
+	{ "gamma", "gamma", NUM, AT(gamma), CRITIC, 0, CRITIC, 1, NULL },
+	{ "lambda_critic", "lambda of the critic's targets", NUM,
+	  AT(lambda_critic), CRITIC, 0, CRITIC, .95, NULL },
+	{ "critic_lr", "learning rate of the critic", NUM, AT(critic_lr),
+	  CRITIC, 0, CRITIC, 6e-6, NULL },
+	{ "value_clip", "clip of values", NUM, AT(value_clip), PPO, 0, PPO,
+	  INFINITY, NULL },
+	{ NULL, "updates", INT, AT(steps), 0, 0, PPO, 150, NULL },
+	{ "lambda_actor", "lambda of the advantages", NUM, AT(lambda_actor),
+	  PPO, 0, PPO, .95, NULL },
+	{ "lr", "learning rate of the actor", NUM, AT(lr), RFT | PPO, 0, PPO,
+	  3e-6, NULL },
+	{ "clip_low", "clip below", NUM, AT(clip_low), PPO, 0, PPO, .2, NULL },
+	{ "clip_high", "clip above", NUM, AT(clip_high), PPO, 0, PPO, .28,
+	  NULL },
+	{ "dual_clip", "dual clip", NUM, AT(dual), PPO, 0, PPO, INFINITY,
+	  NULL },
+	{ "no_whiten", "--no-whiten", FLAG, AT(no_whiten), PPO, 0, PPO, 1,
+	  NULL },
+	{ "recompute_old", "--recompute-old", FLAG, AT(recompute_old), PPO, 0,
+	  PPO, 0, NULL },
+	{ "exact", "--exact", FLAG, AT(exact), PPO, 0, 0, 0, NULL },
+	{ "temperature", "temperature where none is stated", NUM,
+	  AT(temperature), PPO, 0, 0, 0, NULL },
+	{ "clip_grad", "norm of gradients", NUM, AT(clip_grad), ALL, 0, 0, 0,
+	  NULL },
+	{ "weight_decay", "weight decay", NUM, AT(decay), ALL, 0, 0, 0, NULL },
+	{ "dtype", "type of weights in products:", TEXT, AT(dtype), ALL, 0, 0,
+	  0, NULL },
+	{ "tokens", "tokens of a micro-batch", INT, AT(tokens), ALL, 0, 0, 0,
+	  NULL },
+	{ "seqs", "sequences of a micro-batch", INT, AT(seqs), ALL, 0, 0, 0,
+	  NULL },
+};
+
+#define SETTINGS (sizeof settings / sizeof *settings)
+
+/* A setting's number, or its text. */
+struct value {
+	double number;			/* not finite: none */
+	const char *text;		/* NULL: a number */
+};
+
+static struct value ours(const struct rl_opts *o, const struct setting *s)
 {
-	if (ours >= 0 && ours != paper)
-		str_addf(s, "%s %g, in the paper %g\n", what, ours, paper);
+	const char *p = (const char *)o + s->at;
+	struct value v = { 0, NULL };
+
+	if (s->kind == INT)
+		v.number = (double)*(const int64_t *)(const void *)p;
+	else if (s->kind == NUM)
+		v.number = *(const double *)(const void *)p;
+	else if (s->kind == FLAG)
+		v.number = *(const int *)(const void *)p;
+	else
+		v.text = *(const char *const *)(const void *)p;
+	return v;
 }
 
-static void differ_text(struct str *s, const char *what, const char *ours,
-			const char *paper)
+static int same(struct value a, struct value b)
 {
-	if (strcmp(ours, paper))
-		str_addf(s, "%s %s, in the paper %s\n", what, ours, paper);
+	if (a.text || b.text)
+		return a.text && b.text && !strcmp(a.text, b.text);
+	return a.number == b.number ||
+	       (!isfinite(a.number) && !isfinite(b.number));
+}
+
+static void add_value(struct str *s, const struct setting *t, struct value v)
+{
+	if (v.text)
+		str_adds(s, v.text);
+	else if (t->kind == FLAG)
+		str_adds(s, v.number > 0 ? "on" : "off");
+	else if (isfinite(v.number))
+		str_addf(s, "%g", v.number);
+	else
+		str_adds(s, "none");
+}
+
+/* "batch 64, in the paper 1024" */
+static void add_line(struct str *s, const struct setting *t,
+		     struct value mine, const char *where, struct value other)
+{
+	str_addf(s, "%s ", t->what);
+	add_value(s, t, mine);
+	str_addf(s, ", %s ", where);
+	add_value(s, t, other);
 }
 
 void opts_deviations(const struct rl_opts *o, enum rl_tool tool,
 		     struct str *s)
 {
-	static const char literal[] = "all (its formula taken literally)";
+	for (size_t i = 0; i < SETTINGS; i++) {
+		const struct setting *t = &settings[i];
+		const struct value mine = ours(o, t);
+		const struct value paper = { t->number, t->text };
 
-	differ(s, "context", (double)o->ctx, 131072);
-	if (tool == RL_RFT) {
-		differ_text(s, "loss", o->agg, "seq-mean-token-sum");
-		return;
+		if (!(t->in_paper & 1 << tool) || same(mine, paper) ||
+		    mine.number < 0)
+			continue;
+		add_line(s, t, mine, "in the paper", paper);
+		str_addc(s, '\n');
 	}
-	differ(s, "batch", (double)o->batch, 1024);
-	differ_text(s, "advantages over tokens:",
-		    strcmp(o->gae, "all") ? o->gae : literal, literal);
-	differ(s, "gamma", o->gamma, 1);
-	differ(s, "lambda of the critic's targets", o->lambda_critic, .95);
-	differ(s, "learning rate of the critic", o->critic_lr, 6e-6);
-	if (isfinite(o->value_clip))
-		str_addf(s, "values are clipped at %g, in the paper not\n",
-			 o->value_clip);
-	if (tool == RL_VPRETRAIN)
-		return;
-	differ(s, "updates", (double)o->steps, 150);
-	differ(s, "lambda of the advantages", o->lambda_actor, .95);
-	differ(s, "learning rate of the actor", o->lr, 3e-6);
-	differ(s, "clip below", o->clip_low, .2);
-	differ(s, "clip above", o->clip_high, .28);
-	differ_text(s, "loss", o->agg, "seq-mean-token-mean");
-	if (!o->no_whiten)
-		str_adds(s, "advantages are whitened, in the paper not\n");
-	if (isfinite(o->dual))
-		str_addf(s, "dual clip at %g, in the paper none\n", o->dual);
-	if (o->recompute_old)
-		str_adds(s, "old log-probabilities are computed here, in "
-			 "the paper those of the rollout\n");
+}
+
+void opts_write(struct jw *w, const struct rl_opts *o, enum rl_tool tool)
+{
+	jw_obj(w);
+	for (size_t i = 0; i < SETTINGS; i++) {
+		const struct setting *t = &settings[i];
+		const struct value v = ours(o, t);
+
+		if (!(t->kept & 1 << tool))
+			continue;
+		if (v.text)
+			jw_kstr(w, t->name, v.text);
+		else
+			jw_knum(w, t->name, v.number);
+	}
+	jw_end_obj(w);
+}
+
+int opts_compare(const struct rl_opts *o, enum rl_tool tool,
+		 const struct json *was, struct str *changed, struct err *e)
+{
+	struct str bound = STR_INIT;
+	int rc = 0;
+
+	for (size_t i = 0; was && i < SETTINGS; i++) {
+		const struct setting *t = &settings[i];
+		const struct json *j = json_get(was, t->name ? t->name : "");
+		const struct value then = { json_num(j, (double)NAN),
+					    json_str(j, NULL) };
+		struct str *s = t->binding & 1 << tool ? &bound : changed;
+
+		if (!(t->kept & 1 << tool) || !j || same(ours(o, t), then))
+			continue;
+		if (s == &bound && s->len)
+			str_adds(s, "; ");
+		add_line(s, t, ours(o, t), "in the checkpoint", then);
+		if (s == changed)
+			str_addc(s, '\n');
+	}
+	if (bound.len)
+		rc = err_set(e, CA_CONFIG, "cannot go on with other settings: "
+			     "%s", bound.buf);
+	str_release(&bound);
+	return rc;
 }
 
 struct train_opts opts_train(const struct rl_opts *o, const char *dir,

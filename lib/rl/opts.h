@@ -7,6 +7,7 @@
 
 #include "base/opt.h"
 #include "nn/train.h"
+#include "rec/json.h"
 #include "rl/batch.h"
 
 /* What is not given is negative, NaN or NULL until opts_settle. */
@@ -61,13 +62,25 @@ extern const struct rl_opts rl_unset;
 	{ OPT_INT, 0, "ranks", "N", "processes that share the work (1)", \
 	  &(o).ranks, 1, RANKS_MAX }
 
-/* Fills in what was not given.  CA_USAGE when --out is missing or options
- * do not go together. */
+/* Fills in what was not given.  CA_USAGE when --out or a model is missing or
+ * options do not go together. */
 int opts_settle(struct rl_opts *o, enum rl_tool tool, struct err *e);
 
 /* One line for each thing that is not as in the paper. */
 void opts_deviations(const struct rl_opts *o, enum rl_tool tool,
 		     struct str *out);
+
+/* What a training depends on, as an object, for its checkpoint. */
+void opts_write(struct jw *w, const struct rl_opts *o, enum rl_tool tool);
+
+/*
+ * Against what a checkpoint has (NULL: it states nothing).  CA_CONFIG names
+ * all that differs where going on would not be the same training: what decides
+ * which trajectories an update reads, and ranks.  What may be changed on the
+ * way, as learning rates, is appended to `changed`, a line each.
+ */
+int opts_compare(const struct rl_opts *o, enum rl_tool tool,
+		 const struct json *was, struct str *changed, struct err *e);
 
 /* For the engine and for batches. */
 struct train_opts opts_train(const struct rl_opts *o, const char *dir,

@@ -17,7 +17,7 @@
 #define RHO_WARN 1e-2
 
 struct ppo {
-	struct run r;
+	struct run *r;
 	struct learner actor, critic;
 	char dir[2][CA_PATH_MAX];	/* --out/actor, --out/critic */
 	const char *from[2];
@@ -26,6 +26,7 @@ struct ppo {
 	struct traj first;		/* of the batch: what all must state */
 	uint64_t in_batch;		/* trajectories read, dropped or not */
 	int updates;			/* of this run */
+	int unknown;			/* trajectories of no known weights */
 	int done;			/* --steps reached, or told to stop */
 };
 
@@ -59,10 +60,10 @@ static struct drift measure(const struct batch *b)
  * they are the same policy. */
 static int check_health(struct ppo *p, const struct drift *d, struct err *e)
 {
-	if (p->updates || p->r.o->recompute_old)
+	if (p->updates || p->r->o->recompute_old)
 		return 0;
-	jw_knum(&p->r.meter.w, "rho/max_dev_update0", d->max_rho);
-	if (p->r.o->exact && d->max_rho != 0)
+	jw_knum(&p->r->meter.w, "rho/max_dev_update0", d->max_rho);
+	if (p->r->o->exact && d->max_rho != 0)
 		return err_set(e, CA_DATAERR, "--exact, but rho is off by %g "
 			       "before the first update: the trajectories are "
 			       "not of these weights on this device",
@@ -76,12 +77,12 @@ static int check_health(struct ppo *p, const struct drift *d, struct err *e)
 
 static int actor_pass(struct ppo *p, struct batch *b, struct err *e)
 {
-	struct jw *w = &p->r.meter.w;
+	struct jw *w = &p->r->meter.w;
 	struct drift d;
-	int rc;
+	int rc = run_pass(p->r, &p->actor, b, batch_ppo(b, &p->actor, e), e);
 
-	if (batch_ppo(b, &p->actor, e))
-		return -1;
+	if (rc)
+		return rc;
 	d = measure(b);
 	jw_knum(w, "actor/pg_loss", batch_ppo_loss(b));
 	jw_knum(w, "actor/pg_clipfrac", d.clipped);
@@ -91,8 +92,8 @@ static int actor_pass(struct ppo *p, struct batch *b, struct err *e)
 	jw_knum(w, "training/rollout_probs_diff_mean", d.mean_diff);
 	if (check_health(p, &d, e))
 		return -1;
-	rc = run_update(&p->r, &p->actor, b, BATCH_PPO, p->r.o->lr, e);
-	snprintf(p->r.meter.note, sizeof p->r.meter.note,
+	rc = run_update(p->r, &p->actor, b, BATCH_PPO, p->r->o->lr, e);
+	snprintf(p->r->meter.note, sizeof p->r->meter.note,
 		 ", reward %.3f, KL %.2g", b->n ? b->reward_in /
 		 (double)b->n : 0, d.kl);
 	return rc;
@@ -110,25 +111,27 @@ static void write_vpred(struct jw *w, const struct batch *b)
 
 static int critic_pass(struct ppo *p, struct batch *b, struct err *e)
 {
-	struct jw *w = &p->r.meter.w;
+	struct jw *w = &p->r->meter.w;
+	int rc = run_pass(p->r, &p->critic, b, batch_critic(b, &p->critic, e),
+			  e);
 
-	if (batch_critic(b, &p->critic, e))
-		return -1;
+	if (rc)
+		return rc;
 	jw_knum(w, "critic/vf_loss", batch_value_loss(b));
 	write_vpred(w, b);
 	meter_critic(w, b);
 	meter_spread(w, "critic/advantages", b->advantage, b->act.n);
-	return run_update(&p->r, &p->critic, b, BATCH_VALUE,
-			  p->r.o->critic_lr, e);
+	return run_update(p->r, &p->critic, b, BATCH_VALUE,
+			  p->r->o->critic_lr, e);
 }
 
 static int publish(struct ppo *p, struct err *e)
 {
 	struct learner *const l[] = { &p->actor, &p->critic };
-	struct save_state s = p->r.state;
+	struct save_state s = p->r->state;
 
 	for (int i = 0; i < 2; i++) {
-		s.gae = i ? p->r.o->gae : NULL;
+		s.gae = i ? p->r->o->gae : NULL;
 		if (save_put(l[i], p->dir[i], access(p->dir[i], F_OK) ?
 			     p->from[i] : p->dir[i], &s, e))
 			return -1;
@@ -136,23 +139,34 @@ static int publish(struct ppo *p, struct err *e)
 	return 0;
 }
 
+/* What both updates go by.  1: it is not finite, so there is neither. */
+static int prepare(struct ppo *p, struct batch *b, struct err *e)
+{
+	struct run *r = p->r;
+	int rc = 0;
+
+	if (r->o->recompute_old)
+		rc = run_pass(r, &p->actor, b,
+			      batch_recompute(b, &p->actor, e), e);
+	if (!rc)
+		rc = run_pass(r, &p->critic, b,
+			      batch_values(b, &p->critic, e), e);
+	return rc;
+}
+
 static int learn(struct ppo *p, struct batch *b, struct err *e)
 {
-	struct run *r = &p->r;
-	int a, c;
+	struct run *r = p->r;
+	int rc = prepare(p, b, e), a, c;
 
-	if (r->o->recompute_old && batch_recompute(b, &p->actor, e))
-		return -1;
-	if (batch_values(b, &p->critic, e))
-		return -1;
+	if (rc)
+		return rc < 0 || run_count(r, rc, e) ? -1 : 0;
 	meter_work(&r->meter, &p->actor, &b->act, r->o->recompute_old ? 4 : 3);
 	meter_work(&r->meter, &p->critic, &b->val, 4);
 	a = actor_pass(p, b, e);
 	c = a < 0 ? -1 : critic_pass(p, b, e);
-	if (a < 0 || c < 0)
+	if (a < 0 || c < 0 || run_count(r, a || c, e))
 		return -1;
-	if (!a && !c)
-		r->skipped = 0;
 	meter_batch(&r->meter.w, b, (size_t)r->o->ctx);
 	return 0;
 }
@@ -171,7 +185,7 @@ static void read_no_more(void)
 /* A batch is complete. */
 static int update(struct ppo *p, struct err *e)
 {
-	struct run *r = &p->r;
+	struct run *r = p->r;
 	struct batch b;
 	int rc = 0, stop = 0;
 
@@ -204,6 +218,7 @@ static int update(struct ppo *p, struct err *e)
 	/* The weights are there before the record that speaks of them. */
 	if ((stop || r->state.step % r->o->save_every == 0) && publish(p, e))
 		return -1;
+	gpu_turn_leave(&r->turn);
 	if (stop && !ranks_mine(r->ranks))
 		read_no_more();
 	return meter_end(&r->meter, e);
@@ -213,7 +228,7 @@ static int update(struct ppo *p, struct err *e)
  * a temperature we know cannot be `old`. */
 static int check_sampling(const struct ppo *p, struct traj *t, struct err *e)
 {
-	const struct rl_opts *o = p->r.o;
+	const struct rl_opts *o = p->r->o;
 	const char *kind = t->logprobs[0] ? t->logprobs :
 			   o->logprobs ? o->logprobs : "";
 
@@ -244,16 +259,28 @@ static int check_sampling(const struct ppo *p, struct traj *t, struct err *e)
 	return 0;
 }
 
-/* One policy per batch. */
+static const char *quoted(const char *version, char text[160])
+{
+	snprintf(text, 160, *version ? "'%s'" : "unknown", version);
+	return text;
+}
+
+/* One policy per batch; what is not known is not what is known. */
 static int check_batch(struct ppo *p, const struct traj *t, struct err *e)
 {
-	if (p->r.data.n == 1)
+	char was[160], now[160];
+
+	if (p->r->data.n == 1)
 		p->first = *t;
 	if (strcmp(t->version, p->first.version))
 		return err_set(e, CA_DATAERR, "a batch mixes weight versions "
-			       "'%s' and '%s' (trajectories %s, %s)",
-			       p->first.version, t->version, p->first.id,
-			       t->id);
+			       "%s and %s (trajectories %s, %s)",
+			       quoted(p->first.version, was),
+			       quoted(t->version, now), p->first.id, t->id);
+	if (!*t->version && !p->unknown++ && !ranks_mine(p->r->ranks))
+		warn("trajectory %s does not say which weights made it: a "
+		     "batch of such ones is taken to be of one policy",
+		     t->id);
 	if (t->temperature != p->first.temperature)
 		return err_set(e, CA_DATAERR, "a batch mixes temperatures %g "
 			       "and %g", p->first.temperature,
@@ -264,33 +291,33 @@ static int check_batch(struct ppo *p, const struct traj *t, struct err *e)
 /* A line that is in the weights already. */
 static int passed(struct ppo *p, const struct rec *rec, struct err *e)
 {
-	data_skip(&p->r.data, rec);
-	if (--p->skip || !memcmp(p->r.data.digest, p->digest, HASH_LEN))
+	data_skip(&p->r->data, rec);
+	if (--p->skip || !memcmp(p->r->data.digest, p->digest, HASH_LEN))
 		return 0;
 	return err_set(e, CA_CONFIG, "the input does not begin with the %llu "
 		       "trajectories that '%s' was trained on",
-		       (unsigned long long)p->r.state.lines, p->r.o->out);
+		       (unsigned long long)p->r->state.lines, p->r->o->out);
 }
 
-static int take(void *run, struct rec *rec, struct err *e)
+static int take(void *ctx, struct rec *rec, struct err *e)
 {
-	struct ppo *p = run;
+	struct ppo *p = ctx;
 	int drop;
 
 	if (p->done)
 		return 0;
 	if (p->skip)
 		return passed(p, rec, e);
-	drop = data_take(&p->r.data, rec, e);
+	drop = data_take(&p->r->data, rec, e);
 	if (drop < 0)
 		return -1;
 	if (!drop) {
-		struct traj *t = &p->r.data.t[p->r.data.n - 1];
+		struct traj *t = &p->r->data.t[p->r->data.n - 1];
 
 		if (check_sampling(p, t, e) || check_batch(p, t, e))
 			return -1;
 	}
-	if (++p->in_batch < (uint64_t)p->r.o->batch || p->r.o->dry_run)
+	if (++p->in_batch < (uint64_t)p->r->o->batch || p->r->o->dry_run)
 		return 0;
 	return update(p, e);
 }
@@ -298,7 +325,7 @@ static int take(void *run, struct rec *rec, struct err *e)
 static int open_one(struct ppo *p, int critic, struct str *plan,
 		    struct save_state *was, struct err *e)
 {
-	struct run *r = &p->r;
+	struct run *r = p->r;
 	const char *dir = r->found ? p->dir[critic] : p->from[critic];
 	const struct train_opts o = opts_train(r->o, dir, critic);
 	struct learner *l = critic ? &p->critic : &p->actor;
@@ -307,18 +334,22 @@ static int open_one(struct ppo *p, int critic, struct str *plan,
 		return -1;
 	str_addf(plan, "%s '%s'\n", critic ? "critic" : "actor", dir);
 	if (learner_open(l, critic ? "critic" : "actor", &o, r->ranks, plan,
-			 e))
+			 e) || run_join(r, l, e))
 		return -1;
 	if (!critic && train_model(l->t)->cfg.head != NN_HEAD_LM)
 		return err_set(e, CA_CONFIG, "'%s' is a critic, no language "
 			       "model", dir);
-	return r->found ? save_load(l, dir, was, e) : 0;
+	if (!r->found)
+		return 0;
+	/* One command made both: what differs is said once. */
+	return critic ? save_load(l, dir, was, NULL, e) :
+	       run_load(r, l, dir, was, e);
 }
 
 static int open_both(struct ppo *p, struct err *e)
 {
-	struct run *r = &p->r;
-	struct save_state was = { .step = 0 };
+	struct run *r = p->r;
+	struct save_state was = r->state;
 	struct str plan = STR_INIT;
 	int rc = open_one(p, 0, &plan, &was, e) ||
 		 open_one(p, 1, &plan, &was, e) ? -1 : 0;
@@ -326,7 +357,6 @@ static int open_both(struct ppo *p, struct err *e)
 	run_announce(r, &plan);
 	str_release(&plan);
 	r->state = was;
-	r->state.tool = r->name;
 	p->skip = was.lines;
 	memcpy(p->digest, was.digest, HASH_LEN);
 	r->meter.first = was.step;
@@ -337,7 +367,7 @@ static int open_both(struct ppo *p, struct err *e)
 
 static int finish(struct ppo *p, struct err *e)
 {
-	struct run *r = &p->r;
+	struct run *r = p->r;
 
 	if (r->o->dry_run) {
 		meter_begin(&r->meter, r->state.step);
@@ -364,7 +394,7 @@ static int finish(struct ppo *p, struct err *e)
 
 static int names(struct ppo *p, struct err *e)
 {
-	const struct rl_opts *o = p->r.o;
+	const struct rl_opts *o = p->r->o;
 	static const char *const part[] = { "actor", "critic" };
 
 	p->from[0] = o->actor;
@@ -377,30 +407,19 @@ static int names(struct ppo *p, struct err *e)
 	return text_same(p->from[0], p->from[1], e);
 }
 
-int ppo_run(struct rl_opts *o, const struct common *c, int argc, char **argv,
-	    int first, struct err *e)
+int ppo_run(struct run *r, struct err *e)
 {
-	struct ppo p = { .r = { .name = "ca-ppo", .tool = RL_PPO, .o = o,
-				.c = *c, .argc = argc, .argv = argv,
-				.first = first } };
-	struct err more = ERR_INIT;
+	struct ppo p = { .r = r };
 	int rc;
 
-	p.r.data.logprobs = 1;
+	r->data.logprobs = 1;
+	/* The metrics' line is drawn while the input is read. */
+	r->alone = 1;
 	rc = names(&p, e) ||
-	     run_begin(&p.r, o->actor, p.dir[0], p.dir[1], e) ||
-	     open_both(&p, e) || run_read(&p.r, take, e) ||
-	     finish(&p, e) ? -1 : p.r.code;
+	     run_begin(r, r->o->actor, p.dir[0], p.dir[1], e) ||
+	     open_both(&p, e) || run_read(r, take, &p, e) ||
+	     finish(&p, e) ? -1 : r->code;
 	learner_close(&p.actor);
 	learner_close(&p.critic);
-	run_end(&p.r);
-	if (meter_close(&p.r.meter, rc >= 0, &more) && rc >= 0) {
-		*e = more;
-		rc = -1;
-	}
-	if (ranks_finish(p.r.ranks, &more) && rc >= 0) {
-		*e = more;
-		rc = -1;
-	}
 	return rc;
 }

@@ -60,9 +60,9 @@ int rft_select(const struct common *c, int argc, char **argv, int first)
 	return stage_run(&ops, c, argc, argv, first);
 }
 
-static int take(void *run, struct rec *rec, struct err *e)
+static int take(void *ctx, struct rec *rec, struct err *e)
 {
-	struct run *r = run;
+	struct run *r = ctx;
 
 	return data_take(&r->data, rec, e) < 0 ? -1 : 0;
 }
@@ -70,10 +70,10 @@ static int take(void *run, struct rec *rec, struct err *e)
 static int update(struct epochs *p, struct batch *b, struct err *e)
 {
 	struct run *r = p->r;
-	int rc;
+	int rc = run_pass(r, &p->model, b, batch_rft(b, &p->model, e), e);
 
-	if (batch_rft(b, &p->model, e))
-		return -1;
+	if (rc)
+		return rc;
 	meter_work(&r->meter, &p->model, &b->act, 3);
 	jw_knum(&r->meter.w, "actor/rft_loss", batch_rft_loss(b));
 	meter_spread_f(&r->meter.w, "actor/logprob", b->logprob, b->act.n);
@@ -82,17 +82,15 @@ static int update(struct epochs *p, struct batch *b, struct err *e)
 	return rc;
 }
 
-int rft_run(struct rl_opts *o, const struct common *c, int argc, char **argv,
-	    int first, struct err *e)
+int rft_run(struct run *r, struct err *e)
 {
-	struct run r = { .name = "ca-rft", .tool = RL_RFT, .o = o, .c = *c,
-			 .argc = argc, .argv = argv, .first = first };
-	struct epochs p = { .r = &r, .from = o->actor, .update = update };
+	struct epochs p = { .r = r, .from = r->o->actor, .update = update };
 	int rc;
 
-	r.data.tokenise = 1;
-	r.data.kept = 1;
-	rc = run_begin(&r, o->actor, o->out, NULL, e) ||
-	     run_read(&r, take, e) ? -1 : epochs_run(&p, e);
-	return epochs_end(&p, rc, e);
+	r->data.tokenise = 1;
+	r->data.kept = 1;
+	rc = run_begin(r, r->o->actor, r->o->out, NULL, e) ||
+	     run_read(r, take, r, e) ? -1 : epochs_run(&p, e);
+	learner_close(&p.model);
+	return rc;
 }

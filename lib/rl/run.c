@@ -54,7 +54,8 @@ int run_begin(struct run *r, const char *folder, const char *dir,
 
 struct reading {
 	struct run *r;
-	int (*take)(void *run, struct rec *rec, struct err *e);
+	int (*take)(void *ctx, struct rec *rec, struct err *e);
+	void *ctx;
 	struct err fatal;
 };
 
@@ -69,7 +70,7 @@ static int record(void *ctx, struct rec *rec, struct err *e)
 		return 0;
 	/* What goes wrong here ends the run, so it is said once, there. */
 	(void)e;
-	if (g->take(g->r, rec, &own))
+	if (g->take(g->ctx, rec, &own))
 		g->fatal = own;
 	return 0;
 }
@@ -80,10 +81,11 @@ static int wants(void *ctx, enum rec_kind k)
 	return k == REC_TRAJECTORY;
 }
 
-int run_read(struct run *r, int (*take)(void *run, struct rec *rec,
-					struct err *e), struct err *e)
+int run_read(struct run *r, int (*take)(void *ctx, struct rec *rec,
+					struct err *e), void *ctx,
+	     struct err *e)
 {
-	struct reading g = { .r = r, .take = take };
+	struct reading g = { .r = r, .take = take, .ctx = ctx };
 	const struct stage_ops ops = {
 		.name = r->name, .record = record, .wants = wants,
 		.silent = 1, .ctx = &g,
@@ -92,6 +94,7 @@ int run_read(struct run *r, int (*take)(void *run, struct rec *rec,
 
 	/* The metrics' output is ours. */
 	c.out = "/dev/null";
+	c.quiet |= r->alone;
 	r->code = stage_run(&ops, &c, r->argc, r->argv, r->first);
 	ranks_end(r->ranks);
 	if (!g.fatal.code)
@@ -100,19 +103,42 @@ int run_read(struct run *r, int (*take)(void *run, struct rec *rec,
 	return -1;
 }
 
+int run_join(struct run *r, struct learner *l, struct err *e)
+{
+	l->turn = &r->turn;
+	return *r->turn.name ? 0 : gpu_turn_open(&r->turn, train_gpu(l->t), e);
+}
+
+static void say_lines(const char *what, struct str *s)
+{
+	char *line, *rest = s->buf;
+
+	while (rest && *rest && (line = strsep(&rest, "\n")))
+		warn("%s: %s", what, line);
+}
+
+int run_load(struct run *r, struct learner *l, const char *dir,
+	     struct save_state *was, struct err *e)
+{
+	struct str changed = STR_INIT;
+	int rc = save_load(l, dir, was, &changed, e);
+
+	if (!rc && !ranks_mine(r->ranks))
+		say_lines("going on with other settings", &changed);
+	str_release(&changed);
+	return rc;
+}
+
 void run_announce(struct run *r, const struct str *plan)
 {
 	struct str s = STR_INIT;
-	char *line, *rest;
 
 	if (ranks_mine(r->ranks))
 		return;
 	if (plan->buf && (r->c.verbose || r->o->dry_run))
 		fputs(plan->buf, stderr);
 	opts_deviations(r->o, r->tool, &s);
-	rest = s.buf;
-	while (rest && *rest && (line = strsep(&rest, "\n")))
-		warn("not as in the paper: %s", line);
+	say_lines("not as in the paper", &s);
 	str_release(&s);
 }
 
@@ -122,20 +148,38 @@ int run_stopping(struct run *r, int *stop, struct err *e)
 	return ranks_any(r->ranks, stop, e);
 }
 
-static int skip(struct run *r, struct learner *l, struct batch *b,
-		enum batch_loss which, const struct err *why, struct err *e)
+/* NAME's part of this update is left out, for trajectory `who` of b. */
+static int skip(struct run *r, const char *name, const struct batch *b,
+		size_t who, const char *why)
 {
-	long who = batch_culprit(b, l, which, e);
+	char key[64];
 
-	if (who < 0)
-		return -1;
-	warn("step %lld: skipped: %s; trajectory %s",
-	     (long long)r->state.step, why->msg, (size_t)who < b->n ?
-	     b->t[who].id : "unknown");
-	if (++r->skipped >= r->o->max_skipped)
-		return err_set(e, CA_DATAERR, "%d updates in a row were not "
-			       "finite; last: %s", r->skipped, why->msg);
+	snprintf(key, sizeof key, "%s/skipped", name);
+	jw_kbool(&r->meter.w, key, 1);
+	snprintf(r->why, sizeof r->why, "%s; trajectory %s", why,
+		 who < b->n ? b->t[who].id : "unknown");
+	if (!ranks_mine(r->ranks))
+		warn("step %lld: skipped: %s", (long long)r->state.step,
+		     r->why);
 	return 1;
+}
+
+int run_pass(struct run *r, const struct learner *l, const struct batch *b,
+	     int rc, struct err *e)
+{
+	if (rc <= 0)
+		return rc;
+	skip(r, l->name, b, l->bad, e->msg);
+	err_clear(e);
+	return 1;
+}
+
+int run_count(struct run *r, int skipped, struct err *e)
+{
+	r->skipped = skipped ? r->skipped + 1 : 0;
+	return r->skipped < r->o->max_skipped ? 0 :
+	       err_set(e, CA_DATAERR, "%d updates in a row were not finite; "
+		       "last: %s", r->skipped, r->why);
 }
 
 int run_update(struct run *r, struct learner *l, struct batch *b,
@@ -146,6 +190,7 @@ int run_update(struct run *r, struct learner *l, struct batch *b,
 	struct err why = ERR_INIT;
 	char key[64];
 	double norm;
+	long who;
 	int rc;
 
 	if (learner_reduce(l, &norm, e))
@@ -159,16 +204,50 @@ int run_update(struct run *r, struct learner *l, struct batch *b,
 	jw_knum(w, key, norm);
 	snprintf(key, sizeof key, "%s/lr", l->name);
 	jw_knum(w, key, lr);
-	snprintf(key, sizeof key, "%s/skipped", l->name);
-	if (rc)
-		jw_kbool(w, key, 1);
-	if (rc)
-		return skip(r, l, b, which, &why, e);
-	return 0;
+	if (!rc)
+		return 0;
+	who = batch_culprit(b, l, which, e);
+	return who < 0 ? -1 : skip(r, l->name, b, (size_t)who, why.msg);
 }
 
-void run_end(struct run *r)
+static int end(struct run *r, int rc, struct err *e)
 {
+	struct err more = ERR_INIT;
+
 	data_release(&r->data);
 	text_close(&r->text);
+	gpu_turn_close(&r->turn);
+	if (meter_close(&r->meter, rc >= 0, &more) && rc >= 0) {
+		*e = more;
+		rc = -1;
+	}
+	if (ranks_finish(r->ranks, &more) && rc >= 0) {
+		*e = more;
+		rc = -1;
+	}
+	return rc;
+}
+
+int rl_main(struct rl_opts *o, enum rl_tool tool, const struct common *c,
+	    int argc, char **argv, int first, struct err *e)
+{
+	static const struct {
+		const char *name;
+		int (*run)(struct run *r, struct err *e);
+	} row[] = {
+		[RL_RFT] = { "ca-rft", rft_run },
+		[RL_VPRETRAIN] = { "ca-vpretrain", vpretrain_run },
+		[RL_PPO] = { "ca-ppo", ppo_run },
+	};
+	struct run r = { .name = row[tool].name, .tool = tool, .o = o,
+			 .c = *c, .argc = argc, .argv = argv,
+			 .first = first };
+
+	if (opts_settle(o, tool, e))
+		return -1;
+	o->seed = c->seed;
+	r.state.tool = r.name;
+	r.state.which = tool;
+	r.state.opts = o;
+	return end(&r, row[tool].run(&r, e), e);
 }

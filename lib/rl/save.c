@@ -31,6 +31,8 @@ int save_put(struct learner *l, const char *dir, const char *from,
 	jw_kstr(&w, "digest", digest);
 	jw_kstr(&w, "gae", s->gae);
 	jw_ku64(&w, "seed", s->seed);
+	jw_key(&w, "settings");
+	opts_write(&w, s->opts, s->which);
 	jw_end_obj(&w);
 	rc = text.failed ? err_set(e, CA_SOFTWARE, "no memory") :
 	     ckpt_save(l->t, dir, from, text.buf, e);
@@ -161,9 +163,9 @@ static int parse(const struct json *j, struct save_state *s)
 }
 
 int save_load(struct learner *l, const char *dir, struct save_state *s,
-	      struct err *e)
+	      struct str *changed, struct err *e)
 {
-	struct str text = STR_INIT;
+	struct str text = STR_INIT, ignored = STR_INIT;
 	struct json *j = NULL;
 	int rc = -1;
 
@@ -173,6 +175,10 @@ int save_load(struct learner *l, const char *dir, struct save_state *s,
 	if (j)
 		rc = parse(j, s) ? err_set(e, CA_DATAERR, "'%s' has a state "
 					   "that is not ours", dir) : 0;
+	if (!rc && opts_compare(s->opts, s->which, json_get(j, "settings"),
+				changed ? changed : &ignored, e))
+		rc = err_wrap(e, "'%s'", dir);
+	str_release(&ignored);
 	json_free(j);
 	str_release(&text);
 	return rc;

@@ -9,9 +9,12 @@
 
 #include "base/hash.h"
 #include "rl/learner.h"
+#include "rl/opts.h"
 
 struct save_state {
 	const char *tool;
+	enum rl_tool which;		/* of opts */
+	const struct rl_opts *opts;
 	int64_t step;			/* updates, skipped ones included */
 	uint64_t lines;			/* trajectories of the input that are
 					 * in these weights */
@@ -33,9 +36,11 @@ int save_put(struct learner *l, const char *dir, const char *from,
  */
 int save_find(const char *dir, const char *other, struct err *e);
 
-/* Loads optimiser and state of a checkpoint that save_find found. */
+/* Loads optimiser and state of a checkpoint that save_find found, made with
+ * options that s->opts can go on from (opts_compare); `changed` may be
+ * NULL. */
 int save_load(struct learner *l, const char *dir, struct save_state *s,
-	      struct err *e);
+	      struct str *changed, struct err *e);
 
 /* CA_CONFIG when the folder is a critic's checkpoint made under another mode
  * of GAE. */

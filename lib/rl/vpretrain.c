@@ -11,9 +11,9 @@
 #include "rl/epochs.h"
 #include "rl/run.h"
 
-static int take(void *run, struct rec *rec, struct err *e)
+static int take(void *ctx, struct rec *rec, struct err *e)
 {
-	struct run *r = run;
+	struct run *r = ctx;
 
 	return data_take(&r->data, rec, e) < 0 ? -1 : 0;
 }
@@ -51,10 +51,13 @@ static void warn_one_sided(const struct data *d)
 static int update(struct epochs *p, struct batch *b, struct err *e)
 {
 	struct run *r = p->r;
-	int rc;
+	int rc = batch_values(b, &p->model, e);
 
-	if (batch_values(b, &p->model, e) || batch_critic(b, &p->model, e))
-		return -1;
+	if (!rc)
+		rc = batch_critic(b, &p->model, e);
+	rc = run_pass(r, &p->model, b, rc, e);
+	if (rc)
+		return rc;
 	meter_work(&r->meter, &p->model, &b->val, 4);
 	jw_knum(&r->meter.w, "critic/vf_loss", batch_value_loss(b));
 	meter_critic(&r->meter.w, b);
@@ -97,9 +100,16 @@ static int report(struct epochs *p, struct err *e)
 
 	if (!p->nheld)
 		return 0;
-	if (batch_init(&b, &r->batch, r->data.t + first, p->nheld, e) ||
-	    batch_values(&b, &p->model, e))
+	meter_begin(&r->meter, r->state.step);
+	if (batch_init(&b, &r->batch, r->data.t + first, p->nheld, e))
 		goto out;
+	rc = run_pass(r, &p->model, &b, batch_values(&b, &p->model, e), e);
+	if (rc) {
+		/* Nothing is said of what is not finite. */
+		rc = rc < 0 ? -1 : 0;
+		goto out;
+	}
+	rc = -1;
 	outcome = calloc(b.val.n + 1, sizeof *outcome);
 	use = calloc(b.val.n + 1, 1);
 	if (!outcome || !use) {
@@ -109,7 +119,6 @@ static int report(struct epochs *p, struct err *e)
 	for (size_t i = 0; i < b.n; i++)
 		for (size_t k = b.val.first[i]; k < b.val.first[i + 1]; k++)
 			outcome[k] = b.t[i].reward;
-	meter_begin(&r->meter, r->state.step);
 	jw_knum(&r->meter.w, "val/vf_loss", batch_value_loss(&b));
 	write_quarters(&r->meter.w, &b, outcome, use);
 	rc = meter_end_plain(&r->meter, e);
@@ -120,24 +129,22 @@ out:
 	return rc;
 }
 
-int vpretrain_run(struct rl_opts *o, const struct common *c, int argc,
-		  char **argv, int first, struct err *e)
+int vpretrain_run(struct run *r, struct err *e)
 {
-	struct run r = { .name = "ca-vpretrain", .tool = RL_VPRETRAIN,
-			 .o = o, .c = *c, .argc = argc, .argv = argv,
-			 .first = first };
-	struct epochs p = { .r = &r, .critic = 1, .update = update,
+	const struct rl_opts *o = r->o;
+	struct epochs p = { .r = r, .critic = 1, .update = update,
 			    .report = report,
 			    .from = o->critic ? o->critic : o->actor };
 	int rc;
 
-	rc = run_begin(&r, p.from, o->out, NULL, e) ||
-	     run_read(&r, take, e) ? -1 : 0;
+	rc = run_begin(r, p.from, o->out, NULL, e) ||
+	     run_read(r, take, r, e) ? -1 : 0;
 	if (!rc) {
-		if (!ranks_mine(r.ranks))
-			warn_one_sided(&r.data);
-		p.nheld = hold_out(&r.data, o->held_out);
+		if (!ranks_mine(r->ranks))
+			warn_one_sided(&r->data);
+		p.nheld = hold_out(&r->data, o->held_out);
 		rc = epochs_run(&p, e);
 	}
-	return epochs_end(&p, rc, e);
+	learner_close(&p.model);
+	return rc;
 }

@@ -24,6 +24,16 @@ teardown() {
 	cmp candidate again
 }
 
+@test "rewards go by the rule that was asked for" {
+	jq -nc --rawfile code "$fix/diag-matmul/model.py" '{kind: "candidate", v: 1, task: {code: $code},
+		files: {"model_new.py": "class ModelNew: pass", "kernels/k.c": "no C"}}' >candidate
+	"$bin/ca-agent" --serve-judge -d cpu --point-estimate --clock device-sum <candidate >out
+	jq -e '.reward | .value == -1 and .options.point_estimate and
+		.options.clock == "device-sum"' out
+	"$bin/ca-agent" --serve-judge -d cpu <candidate >out
+	jq -e '.reward.options | .point_estimate == false and .clock == "bracket"' out
+}
+
 @test "what lies in the tree when it is graded counts, whatever was verified" {
 	strong cpu diag-matmul
 	# Without the two profiles, and with one more turn.

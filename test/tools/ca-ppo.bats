@@ -125,10 +125,30 @@ drawn() { # how many, further options
 	END
 }
 
+@test "other settings: what may change is said, what may not is refused" {
+	head -8 in >part
+	ppo --out parts part
+	ppo --out parts --lr 1e-4 --batch 8 --clip-low 0.1 --dual-clip 3 --resume in
+	said 'going on with other settings: learning rate of the actor 0.0001, in the checkpoint 0.001'
+	said 'batch 8, in the checkpoint 4'
+	said 'clip below 0.1, in the checkpoint 0.2'
+	said 'dual clip 3, in the checkpoint none'
+	[ "$(grep -c 'other settings' err)" = 4 ]
+	try 78 ca-ppo --actor model --out parts --ctx 64 --batch 8 --ranks 2 --resume in
+	said "'parts/actor': cannot go on with other settings: ranks 2, in the checkpoint 1"
+}
+
 @test "batches of two policies are refused" {
 	jq -c 'if .id == "t2" then .model.weight_version = "w1" else . end' in >mixed
 	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 mixed
 	said "mixes weight versions 'w0' and 'w1'"
+	# What is not known is not what is known; alone it is believed, and said.
+	jq -c 'if .id == "t2" then .model.weight_version = null else . end' in >mixed
+	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 mixed
+	said "mixes weight versions 'w0' and unknown (trajectories t0, t2)"
+	jq -c '.model.weight_version = null' in >unknown
+	ppo --out u unknown
+	said 'does not say which weights made it'
 	jq -c 'if .id == "t2" then .model.sampling.temperature = 0.9 |
 		.model.sampling.logprobs = "temperature" else . end' in >mixed
 	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 mixed
@@ -195,6 +215,20 @@ drawn() { # how many, further options
 	said 'different tokenizers'
 }
 
+@test "values that are not finite: the step and the trajectory are named, others go on" {
+	try 0 ca-vpretrain --actor model --out critic --ctx 64 --batch 16 --steps 1 in
+	hurt critic
+	# Such weights are not saved, whatever they were trained on.
+	try 65 ca-ppo --actor model --critic critic --out x --ctx 64 --batch 4 --steps 4 \
+		--save-every 9 --no-prov in
+	grep -Eq 'step 1: skipped: critic: the value of token [0-9]+ is not finite; trajectory t5' err
+	[ "$(grep -c skipped err)" = 1 ]
+	[ "$(pick 'select(."critic/skipped") | .step')" = 1 ]
+	[ "$(pick 'select(."actor/grad_norm") | .step' | tr -d '\n')" = 02 ]
+	said 'is not finite: nothing is saved'
+	[ ! -e x/actor ] || [ ! -e x/critic ]
+}
+
 @test "--steps ends it, however long its input is" {
 	ppo --out x --steps 2 in
 	[ "$(jq -s length out)" = 2 ]
@@ -209,10 +243,10 @@ drawn() { # how many, further options
 @test "presets, differences and usage" {
 	try 0 ca-ppo --actor model --out x --preset paper --ctx 64 --batch 16 in
 	said 'context 64'
-	grep -q whitened err && return 1
+	grep -q whiten err && return 1
 	jq -e '.state.gae == "all"' x/critic/train.json
 	ppo --out y in
-	said 'advantages are whitened, in the paper not'
+	said '--no-whiten off, in the paper on'
 	try 64 ca-ppo --out z in
 	try 64 ca-ppo --actor model --out z --gae never in
 	try 64 ca-ppo --actor model --out z --ctx 64 --tokens 8 in

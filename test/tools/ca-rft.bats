@@ -134,6 +134,25 @@ rft() {
 	printf x | dd of=tuned/optimizer.safetensors bs=1 seek=300 conv=notrunc 2>/dev/null
 	try 65 ca-rft --actor model --out tuned --ctx 64 --steps 4 --resume in
 	said 'is not what was written'
+	# What an update reads depends on these.
+	rft --out parts --steps 2 in
+	try 78 ca-rft --actor model --out parts --ctx 32 --batch 8 --lr 1e-2 --resume in
+	said 'context 32, in the checkpoint 64; batch 8, in the checkpoint 4'
+	try 78 ca-rft --actor model --out parts --ctx 64 --batch 4 --lr 1e-2 --seed 7 --resume in
+	said "'parts' was made with --seed 0"
+	rft --out parts --steps 3 --lr 1e-3 --resume in
+	said 'learning rate of the actor 0.001, in the checkpoint 0.01'
+}
+
+@test "log-probabilities that are not finite: the step and the trajectory are named" {
+	hurt model
+	try 65 ca-rft --actor model --out x --ctx 64 --batch 4 --no-prov in
+	grep -Eq 'step [0-9]: skipped: actor: the log-probability of token [0-9]+ is not finite; trajectory t5' err
+	[ "$(grep -c skipped err)" = 1 ]
+	jq -es 'map(select(."actor/skipped")) | length == 1' out
+	[ ! -e x ]
+	try 65 ca-rft --actor model --out x --ctx 64 --batch 4 --max-skipped 1 in
+	said '1 updates in a row were not finite; last: actor: the log-probability'
 }
 
 @test "no space while saving: said, and the last good checkpoint is there" {
@@ -162,7 +181,7 @@ rft() {
 	said "weight 'model.norm.weight' is not finite"
 	[ ! -e x ]
 	try 65 ca-rft --actor model --out x --ctx 64 --steps 9 --max-skipped 2 in
-	said 'step 0: skipped: actor: the gradient of '
+	said 'step 0: skipped: actor: the log-probability of '
 	said 'trajectory t'
 	said '2 updates in a row were not finite'
 	[ ! -e x ]

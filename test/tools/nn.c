@@ -33,6 +33,7 @@
 #include "nn/gen.h"
 #include "nn/tok.h"
 #include "nn/train.h"
+#include "gradients.h"
 
 static struct err e = ERR_INIT;
 
@@ -66,23 +67,6 @@ static int tokens(const char *dir, const char *path)
 static enum gpu_type type_of(const char *name)
 {
 	return strcmp(name, "bf16") ? GPU_F32 : GPU_BF16;
-}
-
-static void write_gradients(struct train *t)
-{
-	const struct nn_model *m = train_model(t);
-
-	for (size_t i = 0; i < m->nparams; i++) {
-		const struct nn_param *p = &m->param[i];
-		float *all = malloc(p->n * sizeof *all);
-
-		if (!all || train_read(t, TRAIN_GRADIENT, p, all, &e))
-			die_err(&e);
-		for (int k = 0; k < p->parts; k++)
-			fprintf(stderr, "%s\n", p->name[k]);
-		fwrite(all, sizeof *all, p->n, stdout);
-		free(all);
-	}
 }
 
 static int step(const char *dir, const char *device, const char *dtype,

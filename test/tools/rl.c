@@ -17,6 +17,7 @@
 #include "rec/reader.h"
 #include "rec/rec.h"
 #include "rl/batch.h"
+#include "gradients.h"
 
 static struct err e = ERR_INIT;
 static struct traj *trajs;
@@ -56,23 +57,6 @@ static void read_all(void)
 	}
 	reader_release(&in);
 	ranks_end(ranks);
-}
-
-static void write_gradients(struct train *t)
-{
-	const struct nn_model *m = train_model(t);
-
-	for (size_t i = 0; i < m->nparams; i++) {
-		const struct nn_param *p = &m->param[i];
-		float *all = malloc(p->n * sizeof *all);
-
-		if (!all || train_read(t, TRAIN_GRADIENT, p, all, &e))
-			die_err(&e);
-		for (int k = 0; k < p->parts; k++)
-			fprintf(stderr, "%s\n", p->name[k]);
-		fwrite(all, sizeof *all, p->n, stdout);
-		free(all);
-	}
 }
 
 static double pass(struct batch *b, struct learner *actor,

@@ -43,6 +43,23 @@ same() {
 	done
 }
 
+# hurt MODEL: makes it answer with no number to what only trajectory t5 says.
+hurt() {
+	python3 - "$1" "$here/hurt.py" <<-'END'
+		import base64, json, struct, subprocess, sys
+		ids = {}
+		for rec in map(json.loads, open("in")):
+		    all = ids.setdefault(rec["id"], [])
+		    for turn in rec["turns"]:
+		        for k in "prompt_ids", "ids":
+		            raw = base64.b64decode(turn["tokens"][k])
+		            all += struct.unpack(f"<{len(raw) // 4}i", raw)
+		own = ids.pop("t5")
+		token = next(t for t in own[:-1] if not any(t in x for x in ids.values()))
+		subprocess.run([sys.executable, sys.argv[2], sys.argv[1], str(token)], check=True)
+	END
+}
+
 # Members of metric records: pick FILTER.
 pick() {
 	jq -c "$1" out
