@@ -56,7 +56,7 @@ paper_rule() {
 	if [ "${dev%%:*}" = cuda ]; then
 		echo '--clock device-sum'
 	else
-		say "not as in the paper: rewards go by the judge's clock, there are no device times"
+		say "not as in the paper: rewards go by the judge's clock, without device times"
 	fi
 }
 

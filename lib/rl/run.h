@@ -54,8 +54,8 @@ struct run {
 int run_begin(struct run *r, const char *folder, const char *dir,
 	      const char *other, struct err *e);
 
-/* Reads the input; `take` gets `ctx` and each trajectory record.  The exit code stays
- * in r->code. */
+/* Reads the input; `take` gets `ctx` and each trajectory record.  The exit
+ * code stays in r->code. */
 int run_read(struct run *r, int (*take)(void *ctx, struct rec *rec,
 					struct err *e), void *ctx,
 	     struct err *e);
