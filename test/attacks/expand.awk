@@ -2,7 +2,7 @@
 #
 # awk -v tasks=DIR -v out=DIR -f expand.awk ATTACK: makes the workdir of an
 # attack (README.md): what its file does not say is as in the task's own
-# honest candidate.
+# honest candidate.  @CACHE@ in it is $CA_CACHE, where the judge keeps things.
 
 function close_section()
 {
@@ -54,7 +54,10 @@ BEGIN {
 
 /^=== / { begin(substr($0, 5)); next }
 section == "" { if (sub(/^task: /, "")) task = $0; next }
-{ line($0) }
+{
+	gsub(/@CACHE@/, ENVIRON["CA_CACHE"])
+	line($0)
+}
 
 END {
 	close_section()

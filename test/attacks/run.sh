@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh [-q] [-w] [-r RULES] cpu|cuda [NAME ...]
+# run.sh [-qvw] [-r RULES] [-s FILE] cpu|cuda [NAME ...]
 #
 # Judges the attacks of a device and compares each with what its file states
-# for the rules (README.md); one line for each, exit 1 when one differs, 75
-# when some could not be timed for the load on the machine.
-# -q takes only those marked `quick: yes`.  -w asks the weakened judges
-# instead: each attack must be paid where the defences that it names are off.
+# for the rules (README.md); one line for each as soon as it is known, exit 1
+# when one differs, 75 when some could not be timed for the load on the machine.
+# -q takes only those marked `quick: yes`, -v times none.  -w asks the weakened
+# judges instead: each attack must be paid where the defences that it names are
+# off.  -s keeps what was as stated in FILE and leaves that out the next time.
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 bin=${CA_BIN:-bin}
 
-quick="" weak="" rules=paper
-while getopts qwr: o; do
+quick="" untimed="" weak="" rules=paper state=/dev/null
+while getopts qvwr:s: o; do
 	case $o in
 	q) quick=1 ;;
+	v) untimed=1 ;;
 	w) weak=1 ;;
 	r) rules=$OPTARG ;;
+	s) state=$OPTARG ;;
 	*) exit 64 ;;
 	esac
 done
@@ -31,11 +34,17 @@ if [ $# -gt 0 ]; then
 else
 	files=("$here/$device"/*.attack)
 fi
+[ -e "$state" ] || : >"$state"
+# shellcheck source=test/setup/lib.sh
+. test/setup/lib.sh
+CA_CACHE=$(cache_dir)	# some attacks look there
+export CA_CACHE
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/attacks.XXXXXX")
 chmod 755 "$work"	# compilers and workers run as others
 trap 'rm -rf "$work"' EXIT
 # What a weakened judge signs nobody else believes.
+mkfifo "$work/fifo"
 (umask 077 && od -An -tx1 -N32 -v /dev/urandom | tr -d ' \n' >"$work/key")
 
 # header FILE KEY: what comes before the first section
@@ -57,39 +66,47 @@ reward_of() {
 	echo "${reward:-$(header "$1" reward)}"
 }
 
+# told NAME WHAT GOT WANT TEXT: one line, and kept if it is as it should be
+told() {
+	if [[ " $4 " == *" $3 "* ]]; then
+		echo "ok	$1	$2$3"
+		printf '%s\t%s\t%s\n' "$rules$weak" "$1" "$2" >>"$state"
+	else
+		echo "NOT OK	$1	$2$3, not $4: $5"
+		rc=1
+	fi
+}
+
+# known NAME WHAT: an earlier run has told it so
+known() {
+	grep -qxF "$rules$weak	$1	$2" "$state"
+}
+
 expand() {
 	awk -v tasks="$here/tasks" -v out="$work/$(basename "$1" .attack)" \
 		-f "$here/expand.awk" "$1"
 	echo "$work/$(basename "$1" .attack)"
 }
 
-# judge OUT DIR...: one stream, so that the hosts are shared
+# judge FILE...: one stream, so that the hosts are shared; leaves $work/out
 judge() {
-	local out=$1
-	shift
-	"$bin/ca-compile" --device "$device" --trust-key "$work/key" "$@" |
+	local dirs=() f line want
+	: >"$work/out"
+	for f; do dirs+=("$(expand "$f")"); done
+	"$bin/ca-compile" --device "$device" --trust-key "$work/key" \
+		"${dirs[@]}" |
 		"$bin/ca-verify" --device "$device" --rules "$rules" \
-			--first-timeout 5s --timeout 5s --load-timeout 10s \
-			--trust-key "$work/key" >"$out"
-}
-
-# compare OUT FILE...: against what the files state
-compare() {
-	local out=$1 n=0 f got want
-	shift
-	for f; do
-		n=$((n + 1))
-		got=$(sed -n "${n}p" "$out" | jq -r '.verify.status')
-		want=$(expected "$f")
+			--first-timeout 12s --timeout 5s --load-timeout 10s \
+			--trust-key "$work/key" >"$work/fifo" &
+	while read -r line <&4; do
+		f=$(jq -r .name <<<"$line")
+		want=$(expected "$here/$device/$f.attack")
 		[ "$weak" ] && want=ok
-		if [[ " $want " == *" $got "* ]]; then
-			echo "ok	$(basename "$f" .attack)	$got"
-		else
-			echo "NOT OK	$(basename "$f" .attack)	$got, not $want:" \
-				"$(sed -n "${n}p" "$out" | jq -r '.verify.text')"
-			rc=1
-		fi
-	done
+		told "$f" '' "$(jq -r .verify.status <<<"$line")" "$want" \
+			"$(jq -r .verify.text <<<"$line")"
+		echo "$line" >>"$work/out"
+	done 4<"$work/fifo"
+	wait $!
 }
 
 # In groups that are weakened alike.
@@ -102,77 +119,75 @@ all_weak() {
 		list=$(header "$f" paid-by)
 		case $list in
 		*:*) ;;		# paid elsewhere, or by rules: not a judge's
-		*) echo "$list $f" ;;
+		*) known "$(basename "$f" .attack)" '' || echo "$list $f" ;;
 		esac
 	done | sort >"$work/groups"
 	cut -d' ' -f1 "$work/groups" | uniq >"$work/lists"
 	while read -r list <&3; do
 		mapfile -t group < <(sed -n "s/^$list //p" "$work/groups")
-		dirs=()
-		for f in "${group[@]}"; do dirs+=("$(expand "$f")"); done
-		CA_WEAKEN=$list judge "$work/out" "${dirs[@]}"
 		echo "# without $list"
-		compare "$work/out" "${group[@]}"
+		CA_WEAKEN=$list judge "${group[@]}"
 	done 3<"$work/lists"
 }
 
-# profile TO: what is in $work/right, where the machine was left to it
+# profile FILE: what is right in it, a line for each; what was disturbed by
+# somebody else says nothing and stays
 profile() {
+	local line name
 	"$bin/ca-profile" --device "$device" --rules "$rules" --quick \
-		--baseline eager --trust-key "$work/key" "$work/right" |
-		"$bin/ca-reward" --trust-key "$work/key" >"$work/now"
-	jq -c 'select(.profile.contended | not)' "$work/now" >>"$1"
-	jq -c 'select(.profile.contended) | del(.profile, .reward)' \
-		"$work/now" >"$work/right"
+		--baseline eager --trust-key "$work/key" "$1" |
+		"$bin/ca-reward" --trust-key "$work/key" >"$work/fifo" &
+	: >"$work/disturbed"
+	while read -r line <&4; do
+		name=$(jq -r .name <<<"$line")
+		if [ "$(jq .profile.contended <<<"$line")" = true ]; then
+			jq -c 'del(.profile, .reward)' <<<"$line" \
+				>>"$work/disturbed"
+			continue
+		fi
+		told "$name" 'reward ' "$(jq -r .reward.value <<<"$line")" \
+			"$(reward_of "$here/$device/$name.attack")" \
+			"$(jq -r .reward.reason <<<"$line")"
+	done 4<"$work/fifo"
+	wait $!
+	mv "$work/disturbed" "$1"
 }
 
-# Those that are right by design must not gain time: what they are paid.  A
-# time that somebody else disturbed says nothing, so it is taken again.
+# timed FILE: whether its time matters and is not known yet
+timed() {
+	[ -z "$untimed" ] && [ "$(reward_of "$1")" ] &&
+		! known "$(basename "$1" .attack)" 'reward '
+}
+
+# What was right must not gain time where that is what it wants.
 paid() {
-	local line name got want _
-	jq -c 'select(.verify.status == "ok")' "$work/out" >"$work/right"
-	: >"$work/paid"
+	local line name _
+	: >"$work/right"
+	while read -r line <&3; do
+		name=$(jq -r .name <<<"$line")
+		[ "$(jq -r .verify.status <<<"$line")" != ok ] ||
+			! timed "$here/$device/$name.attack" ||
+			echo "$line" >>"$work/right"
+	done 3<"$work/out"
 	for _ in 1 2 3 4; do
-		[ ! -s "$work/right" ] || profile "$work/paid"
+		[ ! -s "$work/right" ] || profile "$work/right"
 	done
 	while read -r name <&3; do
 		echo "BUSY	$name	not timed: the machine was not left alone"
 		[ "$rc" = 1 ] || rc=75
 	done 3< <(jq -r .name "$work/right")
-	while read -r line <&3; do
-		name=$(jq -r .name <<<"$line")
-		want=$(reward_of "$here/$device/$name.attack")
-		got=$(jq -r .reward.value <<<"$line")
-		if [[ " $want " == *" $got "* ]]; then
-			echo "ok	$name	reward $got"
-		else
-			echo "NOT OK	$name	reward $got, not $want:" \
-				"$(jq -r .reward.reason <<<"$line")"
-			rc=1
-		fi
-	done 3<"$work/paid"
 }
 
 all() {
-	local chosen=() dirs=() timed=0 f
+	local chosen=() f
 	for f in "${files[@]}"; do
-		if [ -z "$quick" ] || [ "$(header "$f" quick)" = yes ]; then
-			chosen+=("$f")
-			dirs+=("$(expand "$f")")
-		fi
+		[ -z "$quick" ] || [ "$(header "$f" quick)" = yes ] || continue
+		! known "$(basename "$f" .attack)" '' || timed "$f" || continue
+		chosen+=("$f")
 	done
-	judge "$work/out" "${dirs[@]}"
-	compare "$work/out" "${chosen[@]}"
-	for f in "${chosen[@]}"; do
-		if [ -z "$(reward_of "$f")" ]; then
-			f=$(basename "$f" .attack)
-			jq -c "select(.name != \"$f\")" "$work/out" >"$work/rest"
-			mv "$work/rest" "$work/out"
-		else
-			timed=1
-		fi
-	done
-	if [ "$timed" = 1 ]; then paid; fi
+	[ ${#chosen[@]} -gt 0 ] || return 0
+	judge "${chosen[@]}"
+	paid
 }
 
 rc=0
