@@ -25,6 +25,7 @@
 #include "judge/hostmem.h"
 #include "judge/trace.h"
 #include "judge/witness.h"
+#include "torch/zone.h"
 
 #define PAGE 4096u
 /* Stores of 32 bytes at 6 GHz. */
@@ -280,6 +281,21 @@ static int reveal(struct runner *r, const struct bracket *b, struct err *e)
 	return 0;
 }
 
+/* Whether the zones beside the block that a result was made in are whole:
+ * bracket_result's `stray`, of the i-th leaf. */
+static int beside(const struct mem *pool, const struct ca_leaf *l, uint32_t i)
+{
+	uint64_t end = (l->to + 63) & ~(uint64_t)63;
+
+	if (l->kind != LEAF_TENSOR || !l->to || l->from < CA_ZONE ||
+	    end + CA_ZONE > pool->bytes)
+		return 0;
+	if (!ca_zone_whole(pool->p, l->to, end + CA_ZONE))
+		return (int)i + 1;
+	return ca_zone_whole(pool->p, l->from - CA_ZONE, l->from) ?
+		0 : -(int)i - 1;
+}
+
 /* Packs the results into private memory. */
 static void capture(struct runner *r, const struct bracket *b,
 		    struct bracket_result *res)
@@ -292,11 +308,13 @@ static void capture(struct runner *r, const struct bracket *b,
 		return;
 	}
 	for (uint32_t i = 0; i < res->msg.nleaf; i++) {
+		if (!res->stray)
+			res->stray = beside(&r->pool, &res->msg.leaf[i], i);
 		res->got[i].offset = to;
 		res->got[i].bytes = ext[i].bytes;
 		if (!ext[i].bytes)
 			continue;
-		r->last[r->nlast++] = ext[i];
+		runner_last(r, &res->msg.leaf[i], &ext[i]);
 		if (!b->capture)
 			continue;
 		if (ext[i].bytes > b->capture->bytes - to) {

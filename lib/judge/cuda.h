@@ -7,6 +7,7 @@
 #ifndef CA_JUDGE_CUDA_H
 #define CA_JUDGE_CUDA_H
 
+#include "cu/child/child.h"
 #include "cu/cu.h"
 #include "cu/nvml.h"
 #include "judge/cuda_move.h"
@@ -40,7 +41,8 @@ struct cuda {
 	struct cuda_stamp *stamps;	/* page-locked, CUDA_STAMPS of them */
 	uint64_t stamped;		/* seq of the latest */
 	struct cu_mem flush;	/* swept: more than the whole L2 */
-	struct cu_mem scratch;	/* counters of the kernels */
+	struct cu_mem scratch;	/* counters of the kernels, and behind them
+				 * what zones are filled with */
 	struct nvml *nvml;	/* NULL: no such evidence here */
 	int nvml_tried;
 	int lease;		/* descriptor, -1 */
@@ -52,6 +54,16 @@ struct cuda {
 };
 
 #define CUDA_SCRATCH ((size_t)1 << 20)
+
+/* CA_POOL_ZONE bytes that nobody else knows. */
+static inline struct mem cuda_zone(const struct cuda *c)
+{
+	return (struct mem){
+		.p = (void *)(uintptr_t)(c->scratch.ptr + CUDA_SCRATCH),
+		.bytes = CA_POOL_ZONE,
+		.fd = -1,
+	};
+}
 
 static inline struct cuda *cuda_of(struct device *d)
 {

@@ -73,6 +73,64 @@ static int clean_cache(struct cuda *c, struct err *e)
 	return cuda_sync(c, SWEEP_SECONDS, e);
 }
 
+/* Whether a block of the pool has room for zones: a runner says where it is. */
+static int has_zones(const struct runner *r, const struct extent *b)
+{
+	return b->bytes && b->offset >= CA_POOL_ZONE &&
+	       b->offset + b->bytes + CA_POOL_ZONE <= r->pool.bytes;
+}
+
+/* Fills the zones beside the blocks in which the last results lay.  torch keeps
+ * its blocks, so that the next ones will lie there too. */
+static int reveal_zones(struct cuda *c, struct runner *r,
+			struct cuda_moves *m, struct err *e)
+{
+	struct mem zone = cuda_zone(c);
+
+	r->nzoned = 0;
+	for (unsigned i = 0; i < r->nlast; i++) {
+		struct extent b = r->block[i];
+
+		if (!has_zones(r, &b))
+			continue;
+		r->zoned[r->nzoned++] = b;
+		if (cuda_move(m, cuda_at(&r->pool, b.offset - CA_POOL_ZONE),
+			      cuda_at(&zone, 0), CA_POOL_ZONE, e) ||
+		    cuda_move(m, cuda_at(&r->pool, b.offset + b.bytes),
+			      cuda_at(&zone, 0), CA_POOL_ZONE, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* bracket_result's `stray`, after the clock has stopped. */
+static int look_beside(struct device *d, const struct runner *r,
+		       struct bracket_result *res, struct err *e)
+{
+	struct mem zone = cuda_zone(cuda_of(d));
+
+	for (unsigned i = 0; i < r->nzoned && !res->stray; i++) {
+		const struct extent *z = &r->zoned[i];
+		int behind, before;
+		uint32_t n = 0;
+
+		while (n < res->msg.nleaf &&
+		       (res->msg.leaf[n].from != z->offset ||
+			res->msg.leaf[n].to != z->offset + z->bytes))
+			n++;
+		if (n == res->msg.nleaf)
+			continue;
+		behind = cuda_differs(d, &r->pool, z->offset + z->bytes,
+				      &zone, 0, CA_POOL_ZONE, e);
+		before = cuda_differs(d, &r->pool, z->offset - CA_POOL_ZONE, &zone,
+				      0, CA_POOL_ZONE, e);
+		if (behind < 0 || before < 0)
+			return -1;
+		res->stray = behind ? (int)n + 1 : before ? -(int)n - 1 : 0;
+	}
+	return 0;
+}
+
 /* Inputs, parameters and poison, in one launch where they fit its table. */
 static int reveal(struct cuda *c, struct runner *r, const struct bracket *b,
 		  struct err *e)
@@ -89,6 +147,8 @@ static int reveal(struct cuda *c, struct runner *r, const struct bracket *b,
 	     cuda_inside(b->params, 0, b->param_bytes, e)))
 		return -1;
 	cuda_moves_init(&m, c, b->poison);
+	if (reveal_zones(c, r, &m, e))
+		return -1;
 	for (unsigned i = 0; i < r->nlast; i++)
 		if (cuda_move(&m, cuda_at(&r->pool, r->last[i].offset), 0,
 			      r->last[i].bytes, e))
@@ -136,7 +196,7 @@ static int capture(struct cuda *c, struct runner *r, const struct bracket *b,
 
 		if (!n)
 			continue;
-		r->last[r->nlast++] = ext[i];
+		runner_last(r, &res->msg.leaf[i], &ext[i]);
 		/* More than the reference has is a wrong shape, which the
 		 * leaves tell without the bytes. */
 		if (!b->capture || to > b->capture->bytes ||
@@ -351,7 +411,8 @@ static int timed(struct device *d, struct runner *r, const struct bracket *b,
 			    c->stamps[STAMP_REVEALED].ns);
 	res->disturbed = out_of_order(c, moved) ||
 			 (!(go.flags & GO_SYNC) && res->ns > SLICE_NS);
-	return busy_behind(c, &res->late, e);
+	return busy_behind(c, &res->late, e) || look_beside(d, r, res, e) ?
+		-1 : 0;
 }
 
 int cuda_bracket(struct device *d, struct runner *r, const struct bracket *b,

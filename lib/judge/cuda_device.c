@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/rand.h"
 #include "cu/lease.h"
 #include "judge/cuda.h"
 #include "judge/cuda_source.h"
@@ -268,8 +269,12 @@ static int any_gpu(struct err *e)
 
 static int open_parts(struct cuda *c, int index, struct err *e)
 {
+	unsigned char zone[CA_POOL_ZONE];
+	struct rng rng;
 	size_t sweep;
 
+	rng_fresh(&rng);
+	rng_fill(&rng, zone, sizeof(zone));
 	c->cu = cu_dev_open(index, e);
 	if (!c->cu)
 		return -1;
@@ -280,7 +285,9 @@ static int open_parts(struct cuda *c, int index, struct err *e)
 	if (sweep < MIN_SWEEP)
 		sweep = MIN_SWEEP;
 	if (cu_mem_new(c->cu, sweep, 0, &c->flush, e) ||
-	    cu_mem_new(c->cu, CUDA_SCRATCH, 0, &c->scratch, e) ||
+	    cu_mem_new(c->cu, CUDA_SCRATCH + CA_POOL_ZONE, 0, &c->scratch, e) ||
+	    cu_upload(c->cu, c->scratch.ptr + CUDA_SCRATCH, zone,
+		      sizeof(zone), e) ||
 	    cu_zero(c->cu, c->flush.ptr, c->flush.size, e) ||
 	    load_kernels(c, e))
 		return -1;

@@ -47,7 +47,9 @@ static int leaf_check(const struct ca_leaf *l, size_t bytes,
 		if (__builtin_mul_overflow(n, (uint64_t)l->shape[i], &n))
 			return -1;
 	}
-	if (n > bytes || l->offset > bytes - n)
+	if (n > bytes || l->offset > bytes - n ||
+	    ((l->from || l->to) &&
+	     (l->from >= l->to || l->to > bytes)))
 		return -1;
 	ext->offset = l->offset;
 	ext->bytes = n;
@@ -65,6 +67,15 @@ int leaves_check(const struct ca_msg *m, size_t bytes,
 	return 0;
 }
 
+void runner_last(struct runner *r, const struct ca_leaf *l,
+		 const struct extent *ext)
+{
+	r->last[r->nlast] = *ext;
+	r->block[r->nlast].offset = l->from;
+	r->block[r->nlast].bytes = l->to - l->from;
+	r->nlast++;
+}
+
 int runner_note(struct runner *r, const struct ca_msg *m)
 {
 	struct extent ext[CA_LEAVES];
@@ -74,7 +85,7 @@ int runner_note(struct runner *r, const struct ca_msg *m)
 	r->nlast = 0;
 	for (uint32_t i = 0; i < m->nleaf; i++)
 		if (ext[i].bytes)
-			r->last[r->nlast++] = ext[i];
+			runner_last(r, &m->leaf[i], &ext[i]);
 	return 0;
 }
 

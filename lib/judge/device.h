@@ -56,6 +56,9 @@ struct runner {
 	int tabled;		/* is such a process */
 	struct extent last[CA_LEAVES];	/* results of the previous iteration, */
 	unsigned nlast;			/* poisoned at the next reveal */
+	struct extent block[CA_LEAVES];	/* of the pool, that `last` lie in */
+	struct extent zoned[CA_LEAVES];	/* CUDA: those whose zones are filled */
+	unsigned nzoned;
 	uint64_t seq;
 	int warmed;		/* the last bracket made a warm call */
 	uint64_t brackets;	/* so far; the next one's address set is
@@ -100,6 +103,9 @@ struct bracket_result {
 	int disturbed;			/* CUDA: the order of things was broken,
 					 * by nobody's fault: to be done again
 					 * on other inputs */
+	int stray;			/* somebody wrote beside the block that
+					 * leaf stray - 1 was made in; < 0:
+					 * before leaf -stray - 1; 0: nobody */
 	int late;			/* CUDA: work of the runner ended after
 					 * its answer; `tampered` */
 };
@@ -215,8 +221,12 @@ int device_cuda_sees_processes(struct device *d);
 int leaves_check(const struct ca_msg *m, size_t bytes,
 		 struct extent ext[CA_LEAVES]);
 
-/* The same for a runner's answer whose results nobody captures: they become
- * what the next reveal poisons. */
+/* A checked leaf becomes what the next reveal poisons. */
+void runner_last(struct runner *r, const struct ca_leaf *l,
+		 const struct extent *ext);
+
+/* leaves_check for a runner's answer whose results nobody captures, and
+ * runner_last of each. */
 int runner_note(struct runner *r, const struct ca_msg *m);
 
 #endif

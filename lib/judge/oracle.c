@@ -17,6 +17,7 @@
 
 #define DESC_BYTES ((size_t)8 << 20)
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
+#define ZONED(n) ((n) ? ALIGN((size_t)(n)) + CA_GAP : 0)
 
 /* A task that kills its own process does so again; the caller judges once more
  * and then knows. */
@@ -173,6 +174,18 @@ int oracle_load(struct judge *j, struct oracle *o, const char *code,
 	return rc;
 }
 
+/* What the reference will not write to, inputs and state having been written,
+ * are the zones between them. */
+static int zones(struct judge *j, struct mem *m, struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (!j->dev->ops->poison(j->dev, m, 0, m->bytes, rng_u64(&j->rng),
+				 &e))
+		return 0;
+	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
 /* Memory for inputs and state, by the sizes that load told. */
 static int allocate(struct judge *j, struct oracle *o, struct fail *f)
 {
@@ -186,13 +199,14 @@ static int allocate(struct judge *j, struct oracle *o, struct fail *f)
 	if (in < 0 || st < 0)
 		return fail_set(f, ST_INFRA_ERROR, 0, "the reference's "
 				"description makes no sense");
-	o->input_bytes = (size_t)in;
-	o->param_bytes = (size_t)st;
+	o->input_bytes = ZONED(in);
+	o->param_bytes = ZONED(st);
 	if (shared(j, o->input_bytes, 0, &o->inputs, f) ||
 	    shared(j, CA_SLOTS * sizeof(struct ca_slot), 1, &o->slots, f) ||
 	    shared(j, o->input_bytes, 0, &o->after, f) ||
 	    shared(j, o->param_bytes, 0, &o->params, f) ||
-	    shared(j, o->param_bytes, 0, &o->params_after, f))
+	    shared(j, o->param_bytes, 0, &o->params_after, f) ||
+	    zones(j, &o->inputs, f) || zones(j, &o->params, f))
 		return -1;
 	return map(j, o, names, mems, 5, f);
 }

@@ -151,52 +151,126 @@ static int64_t changed_input(struct trial *t, const struct mem *got)
 	return -1;
 }
 
-/*
- * Inputs and state must be as the reference leaves them.  `modified` as the
- * oracle says of its own forward.
- */
-static int judge_memory(struct trial *t, unsigned set, uint32_t modified,
+/* A region that the runner can write to, and what it should hold. */
+struct region {
+	const struct mem *got, *before;
+	const struct mem *after;	/* NULL: as before */
+	size_t bytes;
+	const struct json *list;	/* {offset, bytes} of what lies there */
+};
+
+/* Looks at what lies between, before and behind the entries.  1: it changed,
+ * and *which entry follows it. */
+static int zones_differ(struct trial *t, const struct region *g, int *which,
+			struct err *e)
+{
+	const struct json *s = json_first(g->list);
+	size_t at = 0;
+
+	for (*which = 0; at < g->bytes; s = json_next(s), ++*which) {
+		size_t off = s ? (size_t)json_get_int(s, "offset", 0) :
+				 g->bytes;
+		size_t n = s ? (size_t)json_get_int(s, "bytes", 0) : 0;
+		int d = off <= at ? 0 :
+			t->j->dev->ops->differs(t->j->dev, g->got, at,
+						g->before, at, off - at, e);
+
+		if (d)
+			return d;
+		if (off + n > at)	/* else tied to an earlier one */
+			at = off + n;
+	}
+	return 0;
+}
+
+/* 0: the region is as it should be.  1: it is not.  2: what lies beside its
+ * entries is not, before entry *which. */
+static int look(struct trial *t, const struct region *g, int *which,
+		struct fail *f)
+{
+	struct err e = ERR_INIT;
+	int rc = g->after ? 1 :
+		t->j->dev->ops->differs(t->j->dev, g->got, 0, g->before, 0,
+					g->bytes, &e);
+
+	if (rc > 0)
+		rc = 2 * zones_differ(t, g, which, &e);
+	else if (!rc)
+		return 0;
+	if (rc)
+		return rc < 0 ? infra(f, &e) : rc;
+	return g->after ? after_differs(t, g->got, g->after, g->list, f) : 1;
+}
+
+static int judge_inputs(struct trial *t, unsigned set, int modified,
 			struct fail *f)
 {
-	const struct device_ops *d = t->j->dev->ops;
-	struct err e = ERR_INIT;
 	struct oracle *o = t->o;
-	char which[128];
-	int rc;
+	const struct region g = {
+		&t->r->in[set], t->inputs, modified ? &o->after : NULL,
+		o->input_bytes, json_path(o->spec, "inputs.storages"),
+	};
+	char name[128];
+	int which, rc = look(t, &g, &which, f);
 
-	if (weakened("memory"))
-		return 0;
-	if (modified & 1)
-		rc = after_differs(t, &t->r->in[set], &o->after,
-				   json_path(o->spec, "inputs.storages"), f);
-	else
-		rc = d->differs(t->j->dev, &t->r->in[set], 0, t->inputs, 0,
-				o->input_bytes, &e);
-	if (rc < 0)
-		return e.code ? infra(f, &e) : -1;
-	if (rc && modified & 1)
+	if (rc <= 0)
+		return rc;
+	if (rc == 2) {
+		name_input(o, which ? which - 1 : 0, name, sizeof(name));
+		return fail_set(f, ST_OUT_OF_BOUNDS, PHASE_FORWARD,
+				"memory %s %s was written",
+				which ? "behind" : "before", name);
+	}
+	if (modified)
 		return fail_set(f, ST_INPUT_MODIFIED, PHASE_FORWARD, "the "
 				"inputs are not left as the reference leaves "
 				"them");
-	if (rc) {
-		name_input(o, changed_input(t, &t->r->in[set]), which,
-			   sizeof(which));
-		return fail_set(f, ST_INPUT_MODIFIED, PHASE_FORWARD,
-				"%s was modified", which);
-	}
-	t->rewrite = !!(modified & 2);
-	if (modified & 2)
-		rc = after_differs(t, &t->r->params, &o->params_after,
-				   json_get(o->spec, "state"), f);
-	else
-		rc = d->differs(t->j->dev, &t->r->params, 0, t->params, 0,
-				o->param_bytes, &e);
-	if (rc < 0)
-		return e.code ? infra(f, &e) : -1;
+	name_input(o, changed_input(t, g.got), name, sizeof(name));
+	return fail_set(f, ST_INPUT_MODIFIED, PHASE_FORWARD, "%s was modified",
+			name);
+}
+
+static int judge_state(struct trial *t, int modified, struct fail *f)
+{
+	struct oracle *o = t->o;
+	const struct region g = {
+		&t->r->params, t->params, modified ? &o->params_after : NULL,
+		o->param_bytes, json_get(o->spec, "state"),
+	};
+	int which, rc = look(t, &g, &which, f);
+
+	if (rc <= 0)
+		return rc;
+	if (rc == 2)
+		return fail_set(f, ST_OUT_OF_BOUNDS, PHASE_FORWARD, "memory "
+				"beside a parameter or buffer was written");
+	return fail_set(f, ST_TAMPERED, PHASE_FORWARD, "parameters or buffers "
+			"are not left as the reference leaves them");
+}
+
+/*
+ * Inputs and state must be as the reference leaves them, and nothing may have
+ * been written beside them or beside results.
+ */
+static int judge_memory(struct trial *t, const struct bracket_result *res,
+			unsigned set, struct fail *f)
+{
+	uint32_t modified = t->want.modified;	/* by the reference */
+	int at = res->stray, rc;
+
+	if (weakened("memory"))
+		return 0;
+	rc = judge_inputs(t, set, modified & 1, f);
 	if (rc)
-		return fail_set(f, ST_TAMPERED, PHASE_FORWARD,
-				"parameters or buffers are not left as the "
-				"reference leaves them");
+		return rc;
+	t->rewrite = !!(modified & 2);
+	rc = judge_state(t, modified & 2, f);
+	if (rc)
+		return rc;
+	if (at && !strcmp(t->r->role, "worker"))
+		return fail_set(f, ST_OUT_OF_BOUNDS, PHASE_FORWARD, "memory "
+				"%s result %d was written",
+				at > 0 ? "behind" : "before", abs(at) - 1);
 	return 0;
 }
 
@@ -279,12 +353,12 @@ static int judge_answer(struct trial *t, const struct verify_round *round,
 		t->warm = res->ns < WARM_NS;
 	if (weakened("values"))
 		return judge_ops(t, &res->msg, flags, f) ||
-		       judge_memory(t, set, t->want.modified, f) ? -1 : 0;
+		       judge_memory(t, res, set, f) ? -1 : 0;
 	s = cmp_leaves(&res->msg, &t->want, &leaf, text, sizeof(text));
 	if (s != ST_OK)
 		return fail_set(f, s, PHASE_RESULT, "%s", text);
 	if (judge_ops(t, &res->msg, flags, f) ||
-	    judge_memory(t, set, t->want.modified, f))
+	    judge_memory(t, res, set, f))
 		return -1;
 	rc = trial_values(t, round, res, f);
 	return rc < 0 ? rc : judge_launches(t, &res->msg, flags, f) ? -1 : rc;

@@ -24,6 +24,8 @@ static const struct {
 			    "NaN or infinity where the reference has none" },
 	[ST_INPUT_MODIFIED] = { "input_modified",
 				"an input or parameter was changed" },
+	[ST_OUT_OF_BOUNDS] = { "out_of_bounds",
+			       "memory beside an input or result was written" },
 	[ST_PARAM_MISMATCH] = { "param_mismatch",
 				"the parameters do not match the reference's" },
 	[ST_CRASHED] = { "crashed", "the candidate's process died or raised" },

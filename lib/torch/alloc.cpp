@@ -21,32 +21,61 @@
 #include <mutex>
 #include <string_view>
 
+#include "zone.h"
+
 namespace {
 
 constexpr size_t kAlign = 64;
 
-/* First fit with coalescing: a steady sequence of allocations gets the same
- * blocks every time, so they stay warm. */
+/*
+ * First fit with coalescing: a steady sequence of allocations gets the same
+ * blocks every time, so they stay warm.  Each block has zones of its own
+ * (zone.h) before and behind it: were they shared, the next block's would
+ * mend this one's.
+ */
 struct Pool {
 	std::mutex lock;
 	char *base = nullptr;
 	size_t len = 0;
-	std::map<size_t, size_t> free, used;	/* offset -> bytes */
+	std::map<size_t, size_t> free;	/* offset -> bytes, zones included */
+	std::map<size_t, size_t> used;	/* offset -> bytes asked for */
+
+	static size_t whole(size_t n)
+	{
+		return ((n + kAlign - 1) & ~(kAlign - 1)) + 2 * CA_ZONE;
+	}
 
 	void *take(size_t n)
 	{
 		std::lock_guard<std::mutex> hold(lock);
+		size_t size = whole(n);
 		for (auto it = free.begin(); it != free.end(); ++it) {
-			if (it->second < n)
+			if (it->second < size)
 				continue;
-			size_t off = it->first, rest = it->second - n;
+			size_t off = it->first, rest = it->second - size;
 			free.erase(it);
 			if (rest)
-				free.emplace(off + n, rest);
-			used.emplace(off, n);
-			return base + off;
+				free.emplace(off + size, rest);
+			used.emplace(off + CA_ZONE, n);
+			ca_zone_fill(base, off, off + CA_ZONE);
+			ca_zone_fill(base, off + CA_ZONE + n, off + size);
+			return base + off + CA_ZONE;
 		}
 		return nullptr;
+	}
+
+	/* The block that holds p; bytes 0: none. */
+	std::pair<size_t, size_t> block(const char *p)
+	{
+		std::lock_guard<std::mutex> hold(lock);
+		size_t off = (size_t)(p - base);
+		auto u = used.upper_bound(off);
+		if (u == used.begin())
+			return {0, 0};
+		--u;
+		if (off - u->first >= u->second)
+			return {0, 0};
+		return *u;
 	}
 
 	bool holds(const void *p) const
@@ -60,7 +89,7 @@ struct Pool {
 		auto u = used.find((char *)p - base);
 		if (u == used.end())
 			return;
-		size_t off = u->first, n = u->second;
+		size_t off = u->first - CA_ZONE, n = whole(u->second);
 		used.erase(u);
 		auto next = free.lower_bound(off);
 		if (next != free.end() && off + n == next->first) {
@@ -95,8 +124,9 @@ struct PoolAllocator final : c10::Allocator {
 		void *p = nullptr;
 		size_t size = (n + kAlign - 1) & ~(kAlign - 1);
 
-		if (n && size >= n && pool_on.load(std::memory_order_relaxed))
-			p = pool.take(size);
+		if (n && n < pool.len &&
+		    pool_on.load(std::memory_order_relaxed))
+			p = pool.take(n);
 		if (n && !p && (size < n || posix_memalign(&p, kAlign, size)))
 			TORCH_CHECK_WITH(OutOfMemoryError, false,
 					 "can't allocate memory: ", n,
@@ -222,6 +252,18 @@ void ca_pool_install(void *base, size_t len)
 	if (pool.len)
 		pool.free.emplace(0, pool.len);
 	c10::SetCPUAllocator(&allocator, 1);
+}
+
+/* The block of the pool that holds p, as offsets of its first byte and of the
+ * one behind its last; both 0: none. */
+void ca_pool_block(const void *p, uint64_t at[2])
+{
+	std::pair<size_t, size_t> b{0, 0};
+
+	if (pool.holds(p))
+		b = pool.block((const char *)p);
+	at[0] = b.first;
+	at[1] = b.first + b.second;
 }
 
 void ca_pool_switch(int on)

@@ -7,7 +7,7 @@ import os
 import torch
 
 from catorch.proto import END_BAD_REQUEST, END_OOM
-from catorch.shim import Fail, Region
+from catorch.shim import Fail, Region, blocks_of
 
 DEVICE = torch.device("cuda", 0)
 OUT_OF_MEMORY = 2               # CUDA_ERROR_OUT_OF_MEMORY
@@ -27,6 +27,7 @@ class Library:
         self.pool_set = lib.ca_pool_set
         self.pool_set.argtypes = (u64, u64)
         self.pool_set.restype = None
+        self.block = blocks_of(lib)
         self.trace_start = lib.ca_trace_start
         self.mark = lib.ca_trace_mark
         self.mark.argtypes = (u64,)
@@ -98,6 +99,7 @@ class Pool:
         self.nbytes = region.nbytes
         lib = library()
         lib.pool_set(region.address, region.nbytes)
+        self.block = lib.block
         self.allocator = torch.cuda.memory.CUDAPluggableAllocator(
             lib.path, "ca_pool_malloc", "ca_pool_free")
         self.pool = torch.cuda.MemPool(self.allocator.allocator())

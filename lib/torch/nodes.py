@@ -7,7 +7,7 @@ import torch
 
 from catorch import proto
 from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, LEAF_BOOL, LEAF_FLOAT, LEAF_INT
-from catorch.shim import ALIGN, DTYPE, MAX_DEPTH, NAME, Fail, scalar_leaf
+from catorch.shim import DTYPE, MAX_DEPTH, NAME, Fail, behind, scalar_leaf
 
 
 def raw_bytes(t):
@@ -32,7 +32,7 @@ class Encoder:
         self.storages = []      # torch storages, in order
         self.places = []        # {"offset", "bytes"} of each
         self.seen = {}
-        self.total = 0
+        self.total = proto.GAP
         self.slots = []         # (kind, bits)
         self.tensors = []
 
@@ -103,7 +103,7 @@ class Encoder:
             self.storages.append(storage)
             self.places.append({"offset": self.total, "bytes": storage.nbytes(),
                                 "dtype": NAME[t.dtype]})
-            self.total += -(-storage.nbytes() // ALIGN) * ALIGN
+            self.total = behind(self.total, storage.nbytes())
         self.tensors.append((at, t))
         return {"t": "tensor", "storage": at, "dtype": NAME[t.dtype], "shape": list(t.shape),
                 "stride": list(t.stride()), "offset": t.storage_offset()}

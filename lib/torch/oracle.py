@@ -163,7 +163,7 @@ class Oracle(Child):
         if not req.get("export", True):
             return head
         region = self.regions.get("inputs")
-        if enc.total and region is None:
+        if enc.storages and region is None:
             raise Fail(END_BAD_REQUEST, PHASE_INPUTS, "inputs without their region")
         self.take(enc, region)
         self.write_slots(enc.slots)

@@ -7,7 +7,7 @@
  * Two kinds of channel, both SOCK_SEQPACKET unix sockets:
  *
  * host channel (tool <-> host): JSON objects, one a packet.
- *   host: {"hello":2,"torch":"2.11.0","python":"3.12.3","cuda":true,
+ *   host: {"hello":3,"torch":"2.11.0","python":"3.12.3","cuda":true,
  *          "digest":"…"}            once it can fork
  *   tool: {"id":"7","op":"spawn","role":"worker","device":"cpu",
  *          "jail":"full"}           with SCM_RIGHTS: the child's channel end
@@ -87,7 +87,9 @@
  * init: {"args":[node…],"kwargs":{name:node…}}
  * state: [{"name":"fc.weight","kind":"param"|"buffer","dtype":"float32",
  *          "shape":[…],"offset":BYTES,"bytes":N}]   offsets into `params`,
- *          64-byte aligned; tied tensors share an offset; state_dict order.
+ *          64-byte aligned or better; tied tensors share an offset; state_dict order.
+ *          CA_GAP bytes or more are left before the first, between any two
+ *          and behind the last, here and among inputs.
  * inputs: {"storages":[{"offset":BYTES,"bytes":N,"dtype":"float32"}],
  *          "args":[node…]}   dtype of the first tensor in the storage
  * node:   {"t":"tensor","storage":0,"dtype":"float32","shape":[…],
@@ -104,12 +106,13 @@
 
 #include <stdint.h>
 
-#define CA_PROTO 2
+#define CA_PROTO 3
 #define CA_REQ_MAX 60000	/* bytes of a JSON request */
 #define CA_LEAVES 64		/* results of one forward */
 #define CA_NDIM 12
 #define CA_SLOTS 64		/* scalar inputs */
 #define CA_TEXT 2048
+#define CA_GAP 512		/* zones in `inputs` and `params` */
 
 #define CA_MAGIC_GO 0x6f676163u		/* "cago" */
 #define CA_MAGIC_MSG 0x736d6163u	/* "cams" */
@@ -170,6 +173,8 @@ struct ca_leaf {
 	uint32_t pad;
 	uint64_t offset;	/* bytes; dense, row-major */
 	uint64_t bits;
+	uint64_t from, to;	/* the pool's block that the tensor was made
+				 * in, if it was: its zones (zone.h) follow */
 	int64_t shape[CA_NDIM];
 };
 

@@ -2,12 +2,13 @@
 """Twins of the structures in proto.h, and the codes in them."""
 import struct
 
-PROTO = 2
+PROTO = 3
 REQ_MAX = 60000
 LEAVES = 64
 NDIM = 12
 SLOTS = 64
 TEXT = 2048
+GAP = 512
 
 MAGIC_GO = 0x6F676163
 MAGIC_MSG = 0x736D6163
@@ -32,8 +33,8 @@ GO_SYNC = 2
 SLOT = struct.Struct("<QQ")
 GO = struct.Struct("<IIQQII")
 HEAD = struct.Struct("<IIQQQQQQIIII32s")
-LEAF = struct.Struct("<IIIIQQ12q")
+LEAF = struct.Struct("<IIIIQQQQ12q")
 TEXT_AT = HEAD.size + LEAVES * LEAF.size
 MSG_SIZE = TEXT_AT + TEXT
 
-assert HEAD.size == 104 and LEAF.size == 128 and MSG_SIZE == 104 + 8192 + 2048
+assert HEAD.size == 104 and LEAF.size == 144 and MSG_SIZE == 104 + 9216 + 2048

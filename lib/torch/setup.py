@@ -65,7 +65,8 @@ def store(path, write):
 
 def build_alloc(source, cache):
     """The C++ part, built against the torch at hand; the path of the object."""
-    text = read(source) + read(os.path.join(os.path.dirname(source), "movers.inc"))
+    text = b"".join(read(os.path.join(os.path.dirname(source), name))
+                    for name in (os.path.basename(source), "movers.inc", "zone.h"))
     root = os.path.dirname(torch.__file__)
     path = os.path.join(cache, f"alloc-{short_hash(text, torch.__version__, root)}.so")
 

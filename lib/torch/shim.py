@@ -122,6 +122,11 @@ def read_fd(fd):
     return b"".join(parts)
 
 
+def behind(at, nbytes):
+    """Where in a region the next thing goes, with a zone between."""
+    return -(-(at + nbytes) // proto.GAP) * proto.GAP + proto.GAP
+
+
 def set_threads(n):
     """Threads of torch and of OpenMP and BLAS libraries loaded from now on."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -186,6 +191,21 @@ class Ops:
         return got
 
 
+def blocks_of(lib):
+    """A function from an address to the block of the pool that holds it, which the judge
+    looks at both sides of; (0, 0) where none does."""
+    find = lib.ca_pool_block
+    find.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
+    find.restype = None
+    at = (ctypes.c_uint64 * 2)()
+
+    def block(address):
+        find(address, at)
+        return at[0], at[1]
+
+    return block
+
+
 class HostPool:
     """The result pool behind c10's CPU allocator."""
 
@@ -194,6 +214,7 @@ class HostPool:
         self.nbytes = region.nbytes
         self.switch = lib.ca_pool_switch
         lib.ca_pool_install(ctypes.c_void_p(region.address), ctypes.c_size_t(region.nbytes))
+        self.block = blocks_of(lib)
 
     def on(self):
         self.switch(1)
@@ -302,15 +323,16 @@ class Message:
         if end == END_OK and self.has_text:
             self.text("")
 
-    def tensor(self, i, t, offset):
+    def tensor(self, i, t, offset, block=(0, 0)):
         shape = tuple(t.shape)
         proto.LEAF.pack_into(self.buf, proto.HEAD.size + i * proto.LEAF.size, LEAF_TENSOR,
-                             CODE[t.dtype], len(shape), 0, offset, 0, *shape, *ZEROS[len(shape):])
+                             CODE[t.dtype], len(shape), 0, offset, 0, *block, *shape,
+                             *ZEROS[len(shape):])
 
     def scalar(self, i, value):
         kind, bits = scalar_leaf(value)
         proto.LEAF.pack_into(self.buf, proto.HEAD.size + i * proto.LEAF.size, kind, 0, 0, 0, 0,
-                             bits, *ZEROS)
+                             bits, 0, 0, *ZEROS)
 
 
 class Child:
@@ -556,7 +578,8 @@ class Child:
             self.stay_awake()
 
     def results(self, result):
-        """Describes results in the message; what is not dense in the pool moves there."""
+        """Describes results in the message; what is not dense in the pool moves there, and
+        the block that it was made in is told all the same."""
         if type(result) is torch.Tensor:
             self.msg.tensor(0, *self.place(result))
             return 1, LONE_TENSOR
@@ -573,12 +596,14 @@ class Child:
     def place(self, t):
         check_tensor(t)
         start, size = self.pool.start, self.pool.nbytes
-        plain = (type(t) in (torch.Tensor, torch.nn.Parameter) and t.is_contiguous() and
-                 not t.is_conj() and not t.is_neg() and t.device.type == self.device.type)
+        known = (type(t) in (torch.Tensor, torch.nn.Parameter) and
+                 t.device.type == self.device.type)
+        plain = known and t.is_contiguous() and not t.is_conj() and not t.is_neg()
+        block = self.pool.block(t.data_ptr()) if known else (0, 0)
         if plain:
             offset = t.data_ptr() - start
             if 0 <= offset < size:
-                return t, offset
+                return t, offset, block
         if not t.numel():
             return t, 0
         dense = torch.empty(t.shape, dtype=t.dtype, device=self.device)
@@ -591,7 +616,7 @@ class Child:
         else:
             dense.copy_(t)
         self.placed.append(dense)
-        return dense, offset
+        return dense, offset, block
 
     def arguments(self, which):
         raise NotImplementedError

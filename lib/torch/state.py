@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from catorch.proto import END_BAD_REQUEST, END_PARAM_MISMATCH, END_UNSUPPORTED, PHASE_STATE
-from catorch.shim import ALIGN, CODE, NAME, Fail
+from catorch.proto import GAP, END_BAD_REQUEST, END_PARAM_MISMATCH, END_UNSUPPORTED, PHASE_STATE
+from catorch.shim import CODE, NAME, Fail, behind
 
 
 class Item(NamedTuple):
@@ -37,7 +37,7 @@ def describe(found):
     """The `state` list of proto.h, and the bytes that it takes."""
     out = []
     seen = {}
-    total = 0
+    total = GAP
     for name, kind, t, _, _ in found:
         if t.layout is not torch.strided or t.dtype not in CODE or \
                 isinstance(t, torch.nn.parameter.UninitializedTensorMixin):
@@ -46,7 +46,7 @@ def describe(found):
         key = (t.data_ptr(), tuple(t.shape), t.dtype) if nbytes else (name,)
         if key not in seen:
             seen[key] = total
-            total += -(-nbytes // ALIGN) * ALIGN
+            total = behind(total, nbytes)
         out.append({"name": name, "kind": kind, "dtype": NAME[t.dtype], "shape": list(t.shape),
                     "offset": seen[key], "bytes": nbytes})
     return out, total

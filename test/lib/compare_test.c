@@ -492,7 +492,10 @@ static void a_record_entry(void **s)
 
 static struct ca_leaf tensor(enum ca_dtype t, int64_t a, int64_t b)
 {
-	struct ca_leaf l = { LEAF_TENSOR, (uint32_t)t, 2, 0, 0, 0, { a, b } };
+	struct ca_leaf l = {
+		.kind = LEAF_TENSOR, .dtype = (uint32_t)t, .ndim = 2,
+		.shape = { a, b },
+	};
 
 	return l;
 }

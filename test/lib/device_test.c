@@ -62,6 +62,24 @@ static void test_leaves_outside(void **state)
 	assert_int_equal(leaves_check(&m, 64, ext), -1);
 }
 
+static void test_blocks(void **state)
+{
+	static const struct { uint64_t from, to; int rc; } row[] = {
+		{ 0, 0, 0 }, { 0, 64, 0 }, { 63, 64, 0 }, { 64, 64, -1 },
+		{ 8, 0, -1 }, { 9, 8, -1 }, { 0, 65, -1 },
+		{ UINT64_MAX, 0, -1 }, { 0, UINT64_MAX, -1 },
+	};
+	struct extent ext[CA_LEAVES];
+	struct ca_msg m = one(DT_F32, 2, 0);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		m.leaf[0].from = row[i].from;
+		m.leaf[0].to = row[i].to;
+		assert_int_equal(leaves_check(&m, 64, ext), row[i].rc);
+	}
+}
+
 static void test_leaves_absurd(void **state)
 {
 	struct extent ext[CA_LEAVES];
@@ -178,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_leaves_inside),
 		cmocka_unit_test(test_leaves_outside),
+		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_leaves_absurd),
 		cmocka_unit_test(test_cpu_memory),
 		cmocka_unit_test(test_no_such_device),

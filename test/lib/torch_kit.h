@@ -207,6 +207,17 @@ static size_t extent(const struct json *list)
 	return n;
 }
 
+/* Where the i-th input lies in the regions that hold them. */
+static size_t input_at(const struct kid *o, int i)
+{
+	const struct json *j = json_first(json_path(o->spec,
+						    "inputs.storages"));
+
+	for (; i > 0; i--)
+		j = json_next(j);
+	return (size_t)json_get_int(j, "offset", 0);
+}
+
 /* An oracle with memory, state and inputs. */
 static void start_oracle(struct kid *o, const char *code)
 {

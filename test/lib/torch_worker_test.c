@@ -7,6 +7,7 @@
 #include "torch_kit.h"
 
 #include "base/child.h"
+#include "torch/zone.h"
 
 #define IMPORT "import torch, torch.nn as nn\n"
 #define INPUT "def get_inputs():\n    return [torch.rand(64)]\n"
@@ -184,6 +185,38 @@ static void counts_operations(void **state)
 	}
 }
 
+/* Of a part of a block, of a part of one that is copied, and of what was made
+ * elsewhere. */
+static void tells_blocks_and_keeps_zones_beside_them(void **state)
+{
+	struct kid k;
+	const uint8_t *pool;
+
+	(void)state;
+	NEED_HOST();
+	assert_int_equal(run(&k, FORWARD
+			     "        y = torch.empty(50)\n"
+			     "        y[:] = 1\n"
+			     "        return y[10:20], y[::2], x\n", SECONDS),
+			 WAIT_OK);
+	well(&k);
+	assert_int_equal(go(&k, 1, 0, SECONDS), WAIT_OK);
+	well(&k);
+	pool = region(&k, "pool")->p;
+	assert_int_equal(k.m.leaf[0].to - k.m.leaf[0].from, 200);
+	assert_int_equal(k.m.leaf[0].offset - k.m.leaf[0].from, 40);
+	assert_int_equal(k.m.leaf[1].from, k.m.leaf[0].from);
+	assert_int_equal(k.m.leaf[1].to, k.m.leaf[0].to);
+	assert_int_equal(k.m.leaf[2].from | k.m.leaf[2].to, 0);
+	assert_true(ca_zone_whole(pool, k.m.leaf[0].from - CA_ZONE,
+				  k.m.leaf[0].from));
+	assert_true(ca_zone_whole(pool, k.m.leaf[0].to,
+				  k.m.leaf[0].to + 56 + CA_ZONE));
+	assert_false(ca_zone_whole(pool, k.m.leaf[0].to - 4,
+				   k.m.leaf[0].to));
+	end(&k);
+}
+
 static void serves_results_from_the_pool(void **state)
 {
 	struct kid k;
@@ -215,9 +248,9 @@ static void serves_results_from_the_pool(void **state)
 	assert_int_equal(k.m.nleaf, 4);
 	for (int i = 0; i < 2; i++)
 		assert_memory_equal(region(&k, "pool")->p + k.m.leaf[i].offset,
-				    region(&k, "in0")->p, 256);
+				    region(&k, "in0")->p + CA_GAP, 256);
 	assert_memory_equal(region(&k, "pool")->p + k.m.leaf[3].offset,
-			    region(&k, "in0")->p + 4, 252);
+			    region(&k, "in0")->p + CA_GAP + 4, 252);
 	end(&k);
 	/* What the first call makes stays out of the pool. */
 	candidate(&k, NEW_INIT "        self.work = None\n"
@@ -691,6 +724,7 @@ int main(void)
 		cmocka_unit_test(tells_how_forward_failed),
 		cmocka_unit_test(binds_by_name_or_order),
 		cmocka_unit_test(counts_operations),
+		cmocka_unit_test(tells_blocks_and_keeps_zones_beside_them),
 		cmocka_unit_test(serves_results_from_the_pool),
 		cmocka_unit_test(materialises_subclasses),
 		cmocka_unit_test(calls_launchers),

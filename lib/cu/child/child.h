@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define CA_POOL_ZONE 512
+
 /* Resolves libcuda; called by the others as needed.  0 or -1. */
 int ca_child_driver(void);
 
@@ -24,6 +26,10 @@ int ca_child_nudge(uint64_t stream);
 void ca_pool_set(uint64_t base, uint64_t len);
 void *ca_pool_malloc(ssize_t size, int device, void *stream);
 void ca_pool_free(void *ptr, ssize_t size, int device, void *stream);
+/* The block that holds ptr, as offsets of its first byte and of the one behind
+ * its last; both 0: none.  CA_POOL_ZONE bytes before and behind it are
+ * nobody's. */
+void ca_pool_block(uint64_t ptr, uint64_t at[2]);
 
 /* Starts CUPTI over the region behind fd (see cu/trace.h).  Before the first
  * CUDA call of the process, else modules loaded by then are not seen.  0, or

@@ -18,6 +18,7 @@
 
 #define BLOCKS 4096
 #define ALIGN ((uint64_t)512)
+#define ZONE ((uint64_t)CA_POOL_ZONE)
 
 static struct cu_api api;
 static int ready;
@@ -93,7 +94,8 @@ int ca_child_nudge(uint64_t stream)
  * First fit over a table of blocks in the order of their addresses, with
  * neighbours joined when freed.  torch's caching allocator asks for few and
  * large segments, so the table is short.  Its books are kept here, because
- * the judge poisons the memory itself.
+ * the judge poisons the memory itself.  A block has zones of its own before and
+ * behind what torch gets of it, for the judge to fill and to look at.
  */
 struct block { uint64_t at, len; int used; };
 
@@ -173,8 +175,10 @@ void *ca_pool_malloc(ssize_t size, int device, void *stream)
 		return NULL;
 	len = ((uint64_t)size + ALIGN - 1) / ALIGN * ALIGN;
 	pthread_mutex_lock(&pool.lock);
-	at = take(len);
+	at = take(len + 2 * ZONE);
 	pthread_mutex_unlock(&pool.lock);
+	if (at)
+		at += ZONE;
 	if (!at && (ready || !ca_child_driver()) && api.MemAlloc(&at, len))
 		at = 0;
 	return (void *)(uintptr_t)at;
@@ -189,9 +193,24 @@ void ca_pool_free(void *ptr, ssize_t size, int device, void *stream)
 	(void)stream;
 	if (at >= pool.base && at < pool.base + pool.len) {
 		pthread_mutex_lock(&pool.lock);
-		give(at);
+		give(at - ZONE);
 		pthread_mutex_unlock(&pool.lock);
 	} else if (at && ready) {
 		api.MemFree(at);
 	}
+}
+
+void ca_pool_block(uint64_t ptr, uint64_t at[2])
+{
+	at[0] = at[1] = 0;
+	pthread_mutex_lock(&pool.lock);
+	for (int i = 0; i < pool.n; i++) {
+		const struct block *b = &pool.block[i];
+
+		if (!b->used || ptr < b->at || ptr - b->at >= b->len)
+			continue;
+		at[0] = b->at + ZONE - pool.base;
+		at[1] = b->at + b->len - ZONE - pool.base;
+	}
+	pthread_mutex_unlock(&pool.lock);
 }
