@@ -122,8 +122,8 @@ static int look_beside(struct device *d, const struct runner *r,
 			continue;
 		behind = cuda_differs(d, &r->pool, z->offset + z->bytes,
 				      &zone, 0, CA_POOL_ZONE, e);
-		before = cuda_differs(d, &r->pool, z->offset - CA_POOL_ZONE, &zone,
-				      0, CA_POOL_ZONE, e);
+		before = cuda_differs(d, &r->pool, z->offset - CA_POOL_ZONE,
+				      &zone, 0, CA_POOL_ZONE, e);
 		if (behind < 0 || before < 0)
 			return -1;
 		res->stray = behind ? (int)n + 1 : before ? -(int)n - 1 : 0;

@@ -19,7 +19,7 @@
 #define SHARE_SEEN 64		/* one in so many must be beyond that, */
 #define CASE_SEEN 16		/* or so many in every case */
 #define STEPS 32		/* bins in an octave of u */
-#define OCTAVE_LOW (-60)
+#define OCTAVE_LOW (-160)	/* the least float32 in units of 1e-2 */
 #define OCTAVE_HIGH 40
 #define BINS ((OCTAVE_HIGH - OCTAVE_LOW) * STEPS)
 

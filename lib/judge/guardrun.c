@@ -11,7 +11,7 @@
 #include "judge/memo.h"
 #include "judge/trial.h"
 
-#define GUARD_VERSION "2"
+#define GUARD_VERSION "3"
 #define SEED_STATE 0x5eed0001u
 #define SEED_OTHER_STATE 0x5eed0002u
 #define SEED_INPUTS 0x5eed1000u

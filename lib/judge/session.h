@@ -123,8 +123,9 @@ int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
 		 int perturb, struct fail *f);
 int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
 		  const char *family, double factor, struct fail *f);
-/* precision: "native", "fp64", "loose".  1 when that precision cannot be had
- * (not for native). */
+/* precision: "native", "fp64", "loose"; "rising" and "falling" are fp64 with
+ * equal inputs told apart, the last or the first being the largest.  1 when
+ * that precision cannot be had (not for native). */
 int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
 		  const char *precision, struct ca_msg *m, struct fail *f);
 

@@ -94,6 +94,16 @@ void trial_origin(const struct judge *j, const struct runner *r,
 		  struct origin *g);
 int trial_originated(struct judge *j, struct oracle *o,
 		     const struct origin *g, struct fail *f);
+/*
+ * For trial_values: indices that missed pass where they name other ones of
+ * equal values (r, of CA_LEAVES).  trial_again has the oracle go back to the
+ * inputs of a sample, for another look.  0, or -1 with `f`.
+ */
+int trial_ties(struct trial *t, const struct verify_round *round,
+	       const struct bracket_result *res, struct cmp_result *r,
+	       struct fail *f);
+int trial_again(struct trial *t, const struct verify_round *round,
+		struct fail *f);
 /* For trial_go: compares the values of an answer with what is wanted; returns
  * as trial_go does. */
 int trial_values(struct trial *t, const struct verify_round *round,

@@ -62,6 +62,18 @@ static struct cmp_rule rule_for(const struct trial *t,
 	return r;
 }
 
+int trial_again(struct trial *t, const struct verify_round *round,
+		struct fail *f)
+{
+	if (!t->banked)
+		return 0;
+	return (t->banked->params.p &&
+		oracle_state(t->j, t->o, t->banked->state_seed, 1, f)) ||
+	       oracle_inputs(t->j, t->o, round->seed,
+			     family_name(round->family), round->factor, f) ?
+		-1 : 0;
+}
+
 /* Keeps the native results aside and asks for them in double precision.  1:
  * there are none. */
 static int want_fp64(struct trial *t, const struct verify_round *round,
@@ -89,13 +101,7 @@ static int want_fp64(struct trial *t, const struct verify_round *round,
 		at[i].bytes = bytes;
 		to += (bytes + 63) & ~(uint64_t)63;
 	}
-	/* For a sample of the bank the oracle has to go back to it. */
-	if (t->banked && ((t->banked->params.p &&
-			   oracle_state(t->j, t->o, t->banked->state_seed, 1,
-					f)) ||
-			  oracle_inputs(t->j, t->o, round->seed,
-					family_name(round->family),
-					round->factor, f)))
+	if (trial_again(t, round, f))
 		return -1;
 	return oracle_expect(t->j, t->o, round->forward_seed, "fp64", m64, f);
 }
@@ -319,6 +325,8 @@ int trial_values(struct trial *t, const struct verify_round *round,
 	if (((missed && t->j->rules->relief) ||
 	     (measures_own(t) && has_floats(t))) &&
 	    relieve(t, round, res, r, f))
+		return -1;
+	if (missed && t->j->rules->relief && trial_ties(t, round, res, r, f))
 		return -1;
 	if (!round->deciding) {
 		for (uint32_t i = 0; i < t->want.nleaf; i++)

@@ -200,8 +200,8 @@ class Oracle(Child):
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "expect before inputs")
         self.seed(int(req.get("forward_seed", 0)))
         precision = req.get("precision", "native")
-        if precision == "fp64":
-            result, modified = self.double(), 0
+        if precision in APART:
+            result, modified = self.double(APART[precision]), 0
         elif precision in ("native", "loose"):
             result, modified = self.native(precision == "loose")
         else:
@@ -239,15 +239,16 @@ class Oracle(Child):
         finally:
             matmul.allow_tf32, cudnn.allow_tf32 = was
 
-    def double(self):
-        """The same in double precision; integers stay."""
+    def double(self, side):
+        """The same in double precision; integers stay.  With a side equal values are told
+        apart by their places."""
         try:
             model = self.model
             if isinstance(model, torch.nn.Module):
                 model = copy.deepcopy(model).double()
             images = [image.clone() for image in self.images]
             dec = SlotDecoder(self.device, images, self.slots)
-            args = [widen(dec.maker(n)()) for n in self.top]
+            args = [widen(dec.maker(n)(), side) for n in self.top]
             with Widening():
                 result = model(*args)
         except BaseException as exc:
@@ -328,18 +329,32 @@ def same_bytes(a, b):
     return torch.equal(a, b)
 
 
-def widen(value):
+def widen(value, side):
     if isinstance(value, torch.Tensor):
         if value.is_complex():
             return value.to(torch.complex128)
-        return value.double() if value.is_floating_point() else value
+        return apart(value, side) if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
-        return type(value)(widen(v) for v in value)
+        return type(value)(widen(v, side) for v in value)
     if isinstance(value, dict):
-        return {k: widen(v) for k, v in value.items()}
+        return {k: widen(v, side) for k, v in value.items()}
     return value
 
 
+def apart(x, side):
+    """x in double precision; where equal values are told apart, the last (side 1) or the
+    first of them is the largest, all within a quarter of a rounding."""
+    wide = x.double()
+    if not side or x.dtype is torch.float64 or not x.numel():
+        return wide
+    info = torch.finfo(x.dtype)
+    rounding = torch.ldexp(torch.full_like(wide, info.eps), wide.abs().frexp().exponent - 1)
+    rounding = torch.where(wide == 0, 0, rounding).clamp_(min=info.tiny * info.eps)
+    place = torch.arange(1, x.numel() + 1, dtype=torch.float64, device=x.device).view(x.shape)
+    return wide + side * rounding * place / (4 * x.numel())
+
+
+APART = {"fp64": 0, "rising": 1, "falling": -1}
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 

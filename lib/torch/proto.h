@@ -87,7 +87,7 @@
  * init: {"args":[node…],"kwargs":{name:node…}}
  * state: [{"name":"fc.weight","kind":"param"|"buffer","dtype":"float32",
  *          "shape":[…],"offset":BYTES,"bytes":N}]   offsets into `params`,
- *          64-byte aligned or better; tied tensors share an offset; state_dict order.
+ *          64-byte aligned; tied tensors share an offset; state_dict order.
  *          CA_GAP bytes or more are left before the first, between any two
  *          and behind the last, here and among inputs.
  * inputs: {"storages":[{"offset":BYTES,"bytes":N,"dtype":"float32"}],

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from catorch.proto import GAP, END_BAD_REQUEST, END_PARAM_MISMATCH, END_UNSUPPORTED, PHASE_STATE
+from catorch.proto import END_BAD_REQUEST, END_PARAM_MISMATCH, END_UNSUPPORTED, GAP, PHASE_STATE
 from catorch.shim import CODE, NAME, Fail, behind
 
 

@@ -210,6 +210,65 @@ static const char inplace[] = IMPORT NO_INIT
 	"def get_inputs():\n"
 	"    return [torch.rand(300), torch.rand(300)]\n";
 
+/* Threads, and what decides how floating-point numbers are computed with: in
+ * each role as in the oracle, and whatever a candidate made of it. */
+static const char math[] = IMPORT NO_INIT
+	"class Model(nn.Module):\n"
+	"    def forward(self, x):\n"
+	"        b = torch.backends\n"
+	"        return {'denormals': x * 1e-40,\n"
+	"                'threads': torch.get_num_threads(),\n"
+	"                'tf32': [b.cuda.matmul.allow_tf32,\n"
+	"                         b.cudnn.allow_tf32],\n"
+	"                'short': [b.cuda.matmul."
+	"allow_fp16_reduced_precision_reduction,\n"
+	"                          b.cuda.matmul."
+	"allow_bf16_reduced_precision_reduction],\n"
+	"                'matmul': torch.get_float32_matmul_precision(),\n"
+	"                'same': torch."
+	"are_deterministic_algorithms_enabled(),\n"
+	"                'benchmark': b.cudnn.benchmark,\n"
+	"                'mkldnn': b.mkldnn.enabled}\n"
+	"class ModelNew(Model):\n"
+	"    def forward(self, x):\n"
+	"        out = super().forward(x)\n"
+	"        if hasattr(self, 'spoil'):\n"
+	"            torch.set_flush_denormal(True)\n"
+	"            torch.set_num_threads(1)\n"
+	"            torch.set_float32_matmul_precision('medium')\n"
+	"            torch.backends.cudnn.benchmark = True\n"
+	"        self.spoil = True\n"
+	"        return out\n"
+	"def get_inputs():\n"
+	"    return [1 + torch.rand(64)]\n";
+
+static void computes_alike_in_every_role(void **state)
+{
+	static const char *const role[] = { "worker", "eager", "worker" };
+	struct kid o, k;
+
+	(void)state;
+	NEED_HOST();
+	start_oracle(&o, math);
+	expect(&o, "native");
+	assert_true(*(float *)(void *)region(&o, "expect")->p > 0);
+	for (int i = 0; i < 3; i++) {
+		start_runner(&k, &o, role[i]);
+		load_runner(&k, &o, math, -1, NULL);
+		well(&k);
+		for (int n = 0; n < 2; n++) {
+			assert_int_equal(go(&k, n, n ? 0 : GO_FIRST, SECONDS),
+					 WAIT_OK);
+			same_results(&k, &o);
+		}
+		/* Now it has changed everything, for itself alone. */
+		assert_int_equal(go(&k, 0, 0, SECONDS), WAIT_OK);
+		well(&k);
+		end(&k);
+	}
+	end(&o);
+}
+
 static void reports_modified_inputs(void **state)
 {
 	struct kid o;
@@ -441,7 +500,7 @@ static void makes_families(void **state)
 	static const char *const name[] = { "scale", "sign", "tied", "cluster",
 					    "spike", "permute", "blocks",
 					    "tilt" };
-	uint8_t plain[4096];
+	uint8_t plain[3072 + 16];
 	struct kid o;
 	char req[160];
 	size_t x, i;
@@ -541,6 +600,7 @@ int main(void)
 		cmocka_unit_test(seeds_forward),
 		cmocka_unit_test(survives_changed_shapes),
 		cmocka_unit_test(reports_modified_inputs),
+		cmocka_unit_test(computes_alike_in_every_role),
 		cmocka_unit_test(moves_updated_buffers),
 		cmocka_unit_test(reads_slots_of_its_set),
 		cmocka_unit_test(answers_in_other_precisions),
