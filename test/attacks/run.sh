@@ -82,31 +82,76 @@ known() {
 	grep -qxF "$rules$weak	$1	$2" "$state"
 }
 
+# expand FILE DIR
 expand() {
-	awk -v tasks="$here/tasks" -v out="$work/$(basename "$1" .attack)" \
-		-f "$here/expand.awk" "$1"
-	echo "$work/$(basename "$1" .attack)"
+	awk -v tasks="$here/tasks" -v out="$2" -f "$here/expand.awk" "$1"
+}
+
+# honest TASK DIR: a workdir of the task's own candidate
+# shellcheck disable=SC2317 # for scripts
+honest() {
+	echo "task: $1" >"$work/honest"
+	expand "$work/honest" "$2"
+}
+
+compile() {
+	"$bin/ca-compile" --device "$device" --trust-key "$work/key" "$@"
+}
+
+verify() {
+	"$bin/ca-verify" --device "$device" --rules "$rules" \
+		--first-timeout 12s --timeout 5s --load-timeout 10s \
+		--trust-key "$work/key"
+}
+
+# verdict RECORD: held against what its file states
+verdict() {
+	local name want
+	name=$(jq -r .name <<<"$1")
+	want=$(expected "$here/$device/$name.attack")
+	[ "$weak" ] && want=ok
+	told "$name" '' "$(jq -r .verify.status <<<"$1")" "$want" \
+		"$(jq -r .verify.text <<<"$1")"
+	echo "$1" >>"$work/out"
+}
+
+# by_script NAME: what takes more than one candidate does it by its own
+# commands; the last line is the record
+by_script() {
+	# shellcheck disable=SC2034 # read there
+	local dir=$work/$1
+	# shellcheck source=/dev/null
+	. "$work/$1.script" >"$work/told" &
+	if wait $!; then
+		verdict "$(tail -n 1 "$work/told")"
+	else
+		told "$1" '' 'script failed' "$(expected \
+			"$here/$device/$1.attack")" ''
+	fi
 }
 
 # judge FILE...: one stream, so that the hosts are shared; leaves $work/out
 judge() {
-	local dirs=() f line want
+	local dirs=() scripts=() f line
 	: >"$work/out"
-	for f; do dirs+=("$(expand "$f")"); done
-	"$bin/ca-compile" --device "$device" --trust-key "$work/key" \
-		"${dirs[@]}" |
-		"$bin/ca-verify" --device "$device" --rules "$rules" \
-			--first-timeout 12s --timeout 5s --load-timeout 10s \
-			--trust-key "$work/key" >"$work/fifo" &
-	while read -r line <&4; do
-		f=$(jq -r .name <<<"$line")
-		want=$(expected "$here/$device/$f.attack")
-		[ "$weak" ] && want=ok
-		told "$f" '' "$(jq -r .verify.status <<<"$line")" "$want" \
-			"$(jq -r .verify.text <<<"$line")"
-		echo "$line" >>"$work/out"
-	done 4<"$work/fifo"
-	wait $!
+	for f; do
+		f=$(basename "$f" .attack)
+		expand "$here/$device/$f.attack" "$work/$f"
+		if [ -e "$work/$f/script" ]; then
+			mv "$work/$f/script" "$work/$f.script"
+			scripts+=("$f")
+		else
+			dirs+=("$work/$f")
+		fi
+	done
+	if [ ${#dirs[@]} -gt 0 ]; then
+		compile "${dirs[@]}" | verify >"$work/fifo" &
+		while read -r line <&4; do
+			verdict "$line"
+		done 4<"$work/fifo"
+		wait $!
+	fi
+	for f in "${scripts[@]}"; do by_script "$f"; done
 }
 
 # In groups that are weakened alike.
