@@ -2,6 +2,9 @@
  *
  * ca-combine: tasks out of several operators each.
  */
+#include <signal.h>
+#include <stdlib.h>
+
 #include "base/sig.h"
 #include "rec/stage.h"
 #include "synth/combine.h"
@@ -27,6 +30,25 @@ static const struct opt table[] = {
 	  0, 0 },
 	{ OPT_SIZE, 0, "max-bytes", "SIZE",
 	  "the most that any result may take (512M)", &opts.max_bytes, 0, 0 },
+	{ OPT_STR, 0, "llm", "URL", "a model writes the stacks: "
+	  "OpenAI-compatible server, as http://host:8000/v1", &opts.llm.url,
+	  0, 0 },
+	{ OPT_STR, 0, "model", "NAME", "the model's name there",
+	  &opts.llm.model, 0, 0 },
+	{ OPT_STR, 0, "prompt", "FILE", "what it is asked (ours)",
+	  &opts.llm.prompt, 0, 0 },
+	{ OPT_STR, 0, "body", "JSON", "further members of each request",
+	  &opts.llm.body, 0, 0 },
+	{ OPT_NUM, 0, "temperature", "T", "of sampling (the server's)",
+	  &opts.llm.temperature, 0, 10 },
+	{ OPT_INT, 0, "max-tokens", "N", "of one answer (4096)",
+	  &opts.llm.max_tokens, 1, 1e9 },
+	{ OPT_INT, 0, "answers", "N", "ask for no more (ten for each task)",
+	  &opts.llm.answers, 1, 1e9 },
+	{ OPT_INT, 0, "retries", "N", "of a request that failed (7)",
+	  &opts.llm.retries, 0, 1000 },
+	{ OPT_SECONDS, 0, "answer-timeout", "TIME", "for an answer, with its "
+	  "retries (10m)", &opts.llm.answer_s, 0, 0 },
 	{ OPT_SECONDS, 0, "task-timeout", "TIME", "for each draw (60s)",
 	  &opts.task_s, 0, 0 },
 	{ OPT_SECONDS, 0, "lease-timeout", "TIME",
@@ -39,7 +61,7 @@ static const struct tool tool = {
 	.operands = "[FILE ...]",
 	.purpose = "make tasks out of several operators each",
 	.opts = table,
-	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED,
+	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED | OPTS_JOBS,
 	.max_operands = -1,
 };
 
@@ -47,6 +69,20 @@ static int record(void *ctx, struct rec *r, struct err *e)
 {
 	(void)ctx;
 	return combine_take(combine, r, e);
+}
+
+/* What belongs to a model, and comes from elsewhere than the options. */
+static void check_model(const struct common *c)
+{
+	if (!opts.llm.url != !opts.llm.model)
+		die(CA_USAGE, "--llm and --model need each other");
+	if (!opts.llm.url && (opts.llm.prompt || opts.llm.body || c->jobs))
+		die(CA_USAGE, "--prompt, --body and -j need --llm");
+	opts.llm.key = getenv("OPENAI_API_KEY");
+	if (opts.llm.key && !*opts.llm.key)
+		opts.llm.key = NULL;
+	opts.llm.jobs = c->jobs ? c->jobs : 1;
+	opts.verbose = c->verbose;
 }
 
 int main(int argc, char **argv)
@@ -63,6 +99,8 @@ int main(int argc, char **argv)
 	combine_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.seed = c.seeded ? c.seed : 1;
+	check_model(&c);
+	signal(SIGPIPE, opts.llm.url ? SIG_IGN : SIG_DFL);
 	if (mix && combine_mix(&opts, mix, &e))
 		die_err(&e);
 	combine = combine_open(&opts, &e);

@@ -21,9 +21,9 @@ static const struct opt table[] = {
 	{ OPT_SIZE, 0, "max-bytes", "SIZE",
 	  "the most that inputs may take together (512M)", &opts.max_bytes,
 	  0, 0 },
-	{ OPT_STR, 0, "only", "TEXT",
-	  "of torch and transformers, only names that hold this", &opts.only,
-	  0, 0 },
+	{ OPT_LIST, 0, "only", "TEXT",
+	  "of torch and transformers, only names that hold this; may be "
+	  "repeated", &opts.only, 0, 0 },
 	{ OPT_STR, 0, "part", "K/N",
 	  "of torch and transformers, only the Kth of N parts", &part, 0, 0 },
 	{ OPT_STR, 0, "summary", "FILE",

@@ -36,7 +36,6 @@ static int set_skill(struct agent_opts *a, struct err *e)
 	static char path[CA_PATH_MAX];
 	const char *name = !strcmp(a->device, "cpu") ? "cpu-kernels" :
 						       "cuda-kernels";
-	char below[64];
 
 	if (a->skill) {
 		if (realpath(a->skill, path)) {
@@ -46,17 +45,8 @@ static int set_skill(struct agent_opts *a, struct err *e)
 		return err_sys(e, CA_NOINPUT, "cannot find the skill '%s'",
 			       a->skill);
 	}
-	snprintf(below, sizeof(below), "skills/%s", name);
-	if (path_lib(path, below, e))
-		return -1;
-	if (access(path, F_OK)) {
-		snprintf(below, sizeof(below), "../skills/%s", name);
-		if (path_lib(path, below, e))
-			return -1;
-	}
 	a->skill = path;
-	return access(path, F_OK) ? err_sys(e, CA_NOINPUT, "cannot find '%s'",
-					    path) : 0;
+	return path_skill(path, name, e);
 }
 
 /* The environment that has torch, so that commands can import it. */

@@ -88,6 +88,21 @@ int path_lib(char out[CA_PATH_MAX], const char *name, struct err *e)
 	return rc;
 }
 
+int path_skill(char out[CA_PATH_MAX], const char *name, struct err *e)
+{
+	static const char *const places[] = { "skills", "../skills" };
+	char below[256];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(below, sizeof below, "%s/%s", places[i], name);
+		if (path_lib(out, below, e))
+			return -1;
+		if (!access(out, R_OK))
+			return 0;
+	}
+	return err_set(e, CA_NOINPUT, "cannot find 'skills/%s'", name);
+}
+
 int path_helper(char out[CA_PATH_MAX], const char *name, struct err *e)
 {
 	ssize_t n = readlink("/proc/self/exe", out, CA_PATH_MAX - 1);

@@ -18,6 +18,10 @@
  */
 int path_lib(char out[CA_PATH_MAX], const char *name, struct err *e);
 
+/* NAME of skills/, which lies beside lib/ in a checkout and in it when
+ * installed.  CA_NOINPUT. */
+int path_skill(char out[CA_PATH_MAX], const char *name, struct err *e);
+
 /* A program of the toolkit's own that is not on anybody's PATH, as
  * nvrtc-child: beside the running program (a checkout), else with the
  * toolkit's files (an installed one).  CA_UNAVAILABLE. */

@@ -9,36 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rand.h"
 #include "base/sig.h"
-#include "judge/session.h"
-#include "synth/harvest.h"
+#include "synth/compose.h"
 #include "synth/task.h"
 
 #define TRIES 100		/* draws in a row that may make no task */
-
-struct part {
-	char *name;
-	char *piece;		/* JSON; NULL: cannot be stacked */
-	char *line;		/* the task's own record */
-	char *code;
-};
-
-struct combine {
-	struct combine_opts o;
-	struct part *part;
-	size_t n, alloc;
-	size_t *pool[2];	/* of operators with pieces, of the others */
-	size_t npool[2];
-	uint64_t foreign;
-	struct rng rng;
-	struct judge *j;
-	struct oracle oracle;
-	int open;
-	struct crawl_opts limits;	/* of the harvest */
-	struct harvest h;
-};
-
 static const double paper_mix[MIX_STACK + 1] = { 3.40, 83.77, 7.62, 2.80,
 						 1.23, 1.18 };
 
@@ -50,6 +25,11 @@ void combine_defaults(struct combine_opts *o)
 	o->max_bytes = (int64_t)512 << 20;
 	o->task_s = 60;
 	o->lease_s = 600;
+	o->llm.temperature = -1;
+	o->llm.max_tokens = 4096;
+	o->llm.retries = 7;
+	o->llm.jobs = 1;
+	o->llm.answer_s = 600;
 }
 
 int combine_mix(struct combine_opts *o, const char *text, struct err *e)
@@ -91,12 +71,16 @@ struct combine *combine_open(const struct combine_opts *o, struct err *e)
 	rng_seeded(&c->rng, o->seed);
 	c->limits.limit = -1;
 	c->limits.summary = o->summary;
+	c->limits.verbose = o->verbose;
 	c->h.o = &c->limits;
 	c->h.source = "stacks";
-	return c;
+	if (!o->llm.url || !compose_open(c, e))
+		return c;
+	combine_close(c);
+	return NULL;
 }
 
-static void close_child(struct combine *c)
+void combine_leave(struct combine *c)
 {
 	if (c->open)
 		oracle_stop(c->j, &c->oracle);
@@ -107,8 +91,9 @@ void combine_close(struct combine *c)
 {
 	if (!c)
 		return;
+	compose_close(c);
 	if (c->j) {
-		close_child(c);
+		combine_leave(c);
 		judge_close(c->j);
 	}
 	for (size_t i = 0; i < c->n; i++) {
@@ -212,7 +197,6 @@ static void quotas(const struct combine *c, int64_t quota[MIX_STACK + 1])
 
 static int open_child(struct combine *c, struct err *e)
 {
-	struct fail f = { .status = ST_OK };
 	struct judge_opts o;
 
 	if (!c->j) {
@@ -225,16 +209,38 @@ static int open_child(struct combine *c, struct err *e)
 	}
 	if (c->open)
 		return 0;
-	if (oracle_open(c->j, &c->oracle, "combine", 0, &f)) {
-		oracle_stop(c->j, &c->oracle);
-		return err_set(e, CA_UNAVAILABLE, "%s", f.text);
-	}
+	if (harvest_process(c->j, &c->oracle, "combine", e))
+		return -1;
 	c->open = 1;
 	return 0;
 }
 
+int combine_ask(struct combine *c, struct str *req, const char *name,
+		struct json **told, struct err *e)
+{
+	struct fail f = { .status = ST_OK };
+	int rc;
+
+	*told = NULL;
+	if (open_child(c, e))
+		return -1;
+	/* Shared: nobody's clock may run beside this. */
+	if (c->j->dev->ops->lease(c->j->dev, 0, c->o.lease_s, e))
+		return -1;
+	rc = oracle_ask(c->j, &c->oracle, req, told, &f);
+	c->j->dev->ops->unlease(c->j->dev);
+	if (!rc)
+		return 0;
+	if (name)
+		harvest_skip(&c->h, name, f.phase ? harvest_short(f.text) :
+			     "it ends the process, or takes too long");
+	if (!f.phase)
+		combine_leave(c);
+	return 1;
+}
+
 static int ask_stack(struct combine *c, const struct part **p, size_t n,
-		     struct json **told, struct fail *f)
+		     struct json **told, struct err *e)
 {
 	struct str req = STR_INIT;
 	struct jw w;
@@ -251,7 +257,7 @@ static int ask_stack(struct combine *c, const struct part **p, size_t n,
 		jw_raw(&w, p[i]->piece, strlen(p[i]->piece));
 	jw_end_arr(&w);
 	jw_end_obj(&w);
-	rc = oracle_ask(c->j, &c->oracle, &req, told, f);
+	rc = combine_ask(c, &req, p[0]->name, told, e);
 	str_release(&req);
 	return rc;
 }
@@ -261,7 +267,7 @@ static int write_stack(struct combine *c, const char *code,
 {
 	struct str names = STR_INIT, parts = STR_INIT;
 	uint64_t made = c->h.made;
-	char kind[8];
+	char kind[24];
 	struct jw w;
 	int rc;
 
@@ -275,40 +281,38 @@ static int write_stack(struct combine *c, const char *code,
 	snprintf(kind, sizeof(kind), "x%zu", n);
 	rc = names.failed || parts.failed ?
 		err_set(e, CA_SOFTWARE, "out of memory") :
-		harvest_task(&c->h, code, strlen(code), kind, names.buf,
-			     torch_version(c->j->host), parts.buf, NULL, e);
+		harvest_task(&c->h, &(struct harvest_item){
+			.code = code, .len = strlen(code), .name = kind,
+			.ref = names.buf, .parts = parts.buf,
+			.version = torch_version(c->j->host) }, e);
 	str_release(&names);
 	str_release(&parts);
 	return rc ? -1 : c->h.made > made;
+}
+
+int combine_draw(struct combine *c, const struct part **p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = &c->part[c->pool[0][rng_below(&c->rng, c->npool[0])]];
+	for (size_t i = 1; i < n; i++)
+		if (p[i] == p[i - 1])
+			return 1;
+	return 0;
 }
 
 /* One draw of n operators: 1 made, 0 not, -1. */
 static int draw_stack(struct combine *c, size_t n, struct err *e)
 {
 	const struct part *p[MIX_STACK];
-	struct fail f = { .status = ST_OK };
-	struct json *told = NULL;
-	int rc = 0;
+	struct json *told;
+	int rc;
 
-	for (size_t i = 0; i < n; i++)
-		p[i] = &c->part[c->pool[0][rng_below(&c->rng, c->npool[0])]];
-	for (size_t i = 1; i < n; i++)
-		if (p[i] == p[i - 1])
-			return 0;
-	if (open_child(c, e))
-		return -1;
-	/* Shared: nobody's clock may run beside this. */
-	if (c->j->dev->ops->lease(c->j->dev, 0, c->o.lease_s, e))
-		return -1;
-	if (ask_stack(c, p, n, &told, &f)) {
-		harvest_skip(&c->h, p[0]->name, f.phase ? f.text :
-			     "it ends the process, or takes too long");
-		if (!f.phase)
-			close_child(c);
-	} else {
-		rc = write_stack(c, json_get_str(told, "code", ""), p, n, e);
-	}
-	c->j->dev->ops->unlease(c->j->dev);
+	if (combine_draw(c, p, n))
+		return 0;
+	rc = ask_stack(c, p, n, &told, e);
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	rc = write_stack(c, json_get_str(told, "code", ""), p, n, e);
 	json_free(told);
 	return rc;
 }
@@ -359,30 +363,31 @@ static int say(const struct combine *c, struct err *e)
 	char head[256];
 
 	snprintf(head, sizeof(head), "%llu tasks of %zu operators; %llu "
-		 "records without pieces; %llu draws without a task",
+		 "records without pieces; %llu %s without a task",
 		 (unsigned long long)c->h.made, c->npool[0],
 		 (unsigned long long)c->foreign,
-		 (unsigned long long)c->h.skipped);
+		 (unsigned long long)c->h.skipped,
+		 c->llm ? "answers" : "draws");
 	return harvest_tell(&c->h, head, e);
 }
 
-int combine_run(struct combine *c, struct output *out, struct err *e)
+static int64_t missing(const int64_t quota[MIX_STACK + 1])
 {
-	int64_t quota[MIX_STACK + 1], left = 0;
-	int tries = 0;
+	int64_t left = 0;
 
-	c->h.out = out;
-	if (sort_parts(c))
-		return err_set(e, CA_SOFTWARE, "out of memory");
-	if (know(c, e))
-		return -1;
-	quotas(c, quota);
 	for (int i = 0; i <= MIX_OTHER; i++)
 		left += quota[i];
-	if (left < c->o.count)
-		return err_set(e, CA_DATAERR, "no task of the input can be "
-			       "used for this mix");
-	while (left && tries < TRIES) {
+	return left;
+}
+
+/* Until all is drawn, or nothing more comes. */
+static int draw_all(struct combine *c, int64_t quota[MIX_STACK + 1],
+		    struct err *e)
+{
+	int tries = 0;
+	int64_t left;
+
+	while ((left = missing(quota)) && tries < TRIES) {
 		int64_t at = (int64_t)rng_below(&c->rng, (uint64_t)left);
 		int kind = 0, rc;
 
@@ -396,11 +401,50 @@ int combine_run(struct combine *c, struct output *out, struct err *e)
 		if (rc < 0)
 			return -1;
 		quota[kind] -= rc;
-		left -= rc;
 		tries = rc ? 0 : tries + 1;
 	}
-	if (say(c, e))
+	return 0;
+}
+
+/* With a model, what it has not written is not drawn. */
+static int make_all(struct combine *c, int64_t quota[MIX_STACK + 1],
+		    struct err *e)
+{
+	int64_t rest[MIX_STACK + 1];
+	int rc;
+
+	if (!c->llm)
+		return draw_all(c, quota, e);
+	memcpy(rest, quota, sizeof(rest));
+	for (int i = 1; i < MIX_STACK; i++)
+		rest[i] = 0;
+	rc = draw_all(c, rest, e);
+	quota[0] = rest[0];
+	quota[MIX_OTHER] = rest[MIX_OTHER];
+	return rc ? -1 : compose_all(c, quota, e);
+}
+
+int combine_run(struct combine *c, struct output *out, struct err *e)
+{
+	int64_t quota[MIX_STACK + 1], left;
+	int rc;
+
+	c->h.out = out;
+	if (sort_parts(c))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	if (know(c, e))
 		return -1;
+	quotas(c, quota);
+	if (missing(quota) < c->o.count)
+		return err_set(e, CA_DATAERR, "no task of the input can be "
+			       "used for this mix");
+	rc = make_all(c, quota, e);
+	if ((rc && !c->llm) || say(c, rc ? NULL : e) || rc)
+		return -1;
+	left = missing(quota);
+	if (left && c->llm)
+		return err_set(e, CA_DATAERR, "the answers are used up; %lld "
+			       "tasks are missing", (long long)left);
 	return left ? err_set(e, CA_DATAERR, "%d draws in a row made no task; "
 			      "%lld are missing", TRIES, (long long)left) : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stacks of operators as tasks, drawn by rule in given shares.
+ * Stacks of operators as tasks in given shares, drawn by rule or written by
+ * a model.
  */
 #ifndef CA_SYNTH_COMBINE_H
 #define CA_SYNTH_COMBINE_H
@@ -11,6 +12,18 @@
 #define MIX_STACK 5		/* x1 to x5 */
 #define MIX_OTHER MIX_STACK	/* the share of transformers' modules */
 
+/* A model that writes the stacks. */
+struct compose_opts {
+	const char *url;	/* OpenAI-compatible; NULL: there is none */
+	const char *model, *key;
+	const char *prompt;	/* a file; NULL: ours */
+	const char *body;	/* further members of requests; NULL: none */
+	double temperature;	/* < 0: the server's */
+	int64_t max_tokens, answers;	/* answers: 0 is ten for each task */
+	int64_t retries, jobs;
+	double answer_s;	/* with all that is tried again */
+};
+
 struct combine_opts {
 	const char *device;
 	double mix[MIX_STACK + 1];	/* shares; their sum is no matter */
@@ -18,6 +31,8 @@ struct combine_opts {
 	int64_t max_bytes;		/* of any result */
 	double task_s, lease_s;
 	uint64_t seed;
+	int verbose;
+	struct compose_opts llm;
 	const char *summary;	/* as in struct crawl_opts */
 	const char *not_in;	/* a file of tasks whose codes are not made
 				 * again; NULL: none */

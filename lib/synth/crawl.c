@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "judge/ahead.h"
 #include "synth/harvest.h"
 #include "synth/task.h"
 
@@ -23,6 +24,17 @@ void crawl_defaults(struct crawl_opts *o)
 	o->min_yield = 1;
 	o->task_s = 120;
 	o->lease_s = 600;
+}
+
+const char *harvest_short(char *text)
+{
+	size_t n = strlen(text);
+	char *lf;
+
+	while (n && text[n - 1] == '\n')
+		text[--n] = '\0';
+	lf = strrchr(text, '\n');
+	return lf ? lf + 1 : text;
 }
 
 void harvest_skip(struct harvest *h, const char *name, const char *why)
@@ -50,8 +62,23 @@ int harvest_full(const struct harvest *h)
 	return !h->o->limit;
 }
 
-static int set_source(struct rec *r, const char *name, const char *ref,
-		      const char *version)
+int harvest_process(struct judge *j, struct oracle *o, const char *role,
+		    struct err *e)
+{
+	struct fail f;
+
+	for (int i = 0; i < 2; i++) {
+		memset(&f, 0, sizeof(f));
+		if (!oracle_open(j, o, role, 0, &f))
+			return 0;
+		oracle_stop(j, o);
+		if (!host_alive(j))
+			ahead_leave(j);
+	}
+	return err_set(e, CA_UNAVAILABLE, "%s", f.text);
+}
+
+static int set_source(struct rec *r, const struct harvest_item *t)
 {
 	struct str s = STR_INIT;
 	struct jw w;
@@ -59,49 +86,64 @@ static int set_source(struct rec *r, const char *name, const char *ref,
 
 	jw_init(&w, &s);
 	jw_obj(&w);
-	jw_kstr(&w, "name", name);
-	jw_kstr(&w, "ref", ref);
-	jw_kstr(&w, "version", version);
+	jw_kstr(&w, "name", t->name);
+	jw_kstr(&w, "ref", t->ref);
+	jw_kstr(&w, "version", t->version);
+	if (t->model)
+		jw_kstr(&w, "model", t->model);
 	jw_end_obj(&w);
 	rc = s.failed ? -1 : rec_set(r, "source", s.buf, s.len);
 	str_release(&s);
 	return rc;
 }
 
-static int set_piece(struct rec *r, const struct json *piece)
+static int set_node(struct rec *r, const char *key, const struct json *node,
+		    int listed)
 {
 	struct str s = STR_INIT;
 	struct jw w;
 	int rc;
 
 	jw_init(&w, &s);
-	jw_arr(&w);
-	jw_node(&w, piece);
-	jw_end_arr(&w);
-	rc = s.failed ? -1 : rec_set(r, "pieces", s.buf, s.len);
+	if (listed)
+		jw_arr(&w);
+	jw_node(&w, node);
+	if (listed)
+		jw_end_arr(&w);
+	rc = s.failed ? -1 : rec_set(r, key, s.buf, s.len);
 	str_release(&s);
 	return rc;
 }
 
-int harvest_task(struct harvest *h, const char *code, size_t len,
-		 const char *name, const char *ref, const char *version,
-		 const char *parts, const struct json *piece, struct err *e)
+static int make_record(struct rec *r, const struct harvest_item *t,
+		       struct str *line)
+{
+	if (task_new(r, t->code, t->len) || set_source(r, t))
+		return -1;
+	if (t->parts && rec_set(r, "parts", t->parts, strlen(t->parts)))
+		return -1;
+	if ((t->ops && set_node(r, "ops", t->ops, 0)) ||
+	    (t->piece && set_node(r, "pieces", t->piece, 1)))
+		return -1;
+	return rec_write(r, line) || str_addc(line, '\n') ? -1 : 0;
+}
+
+int harvest_task(struct harvest *h, const struct harvest_item *t,
+		 struct err *e)
 {
 	struct str line = STR_INIT;
 	struct rec r;
 	int rc = -1;
 
-	if (seen_find(&h->codes, code, len)) {
-		harvest_skip(h, ref, "repeats another, byte for byte");
+	if (seen_find(&h->codes, t->code, t->len)) {
+		harvest_skip(h, t->ref, "repeats another, byte for byte");
 		return 0;
 	}
 	rec_init(&r);
-	if (seen_add(&h->codes, code, len, ref) ||
-	    task_new(&r, code, len) || set_source(&r, name, ref, version) ||
-	    (parts && rec_set(&r, "parts", parts, strlen(parts))) ||
-	    (piece && set_piece(&r, piece)) || rec_write(&r, &line) ||
-	    str_addc(&line, '\n'))
-		err_set(e, CA_SOFTWARE, "cannot make the record of '%s'", ref);
+	if (seen_add(&h->codes, t->code, t->len, t->ref) ||
+	    make_record(&r, t, &line))
+		err_set(e, CA_SOFTWARE, "cannot make the record of '%s'",
+			t->ref);
 	else
 		rc = output_write(h->out, line.buf, line.len, e);
 	rec_release(&r);

@@ -8,13 +8,14 @@
 #define CA_SYNTH_CRAWL_H
 
 #include "base/io.h"
+#include "base/opt.h"
 #include "judge/judge.h"
 
 struct crawl_opts {
 	const char *device;
 	double ms;		/* time that a call is grown to */
 	int64_t max_bytes;	/* of its inputs */
-	const char *only;	/* names that hold this; NULL: all */
+	struct opt_list only;	/* names that hold one of these; none: all */
 	int64_t limit;		/* tasks at most; -1: all */
 	int64_t part, parts;	/* the part'th of so many; 0: all */
 	const char *summary;	/* a file for numbers and reasons; NULL: none */

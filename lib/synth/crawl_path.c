@@ -48,8 +48,9 @@ static int take_code(struct harvest *h, const char *code, size_t len,
 	const char *why = lacks(code, len);
 
 	if (!why)
-		return harvest_task(h, code, len, name, ref, NULL, NULL, NULL,
-				    e);
+		return harvest_task(h, &(struct harvest_item){
+			.code = code, .len = len, .name = name,
+			.ref = ref }, e);
 	harvest_skip(h, ref, why);
 	return 0;
 }

@@ -23,14 +23,10 @@ struct maker {
 
 static int maker_open(struct maker *m, struct err *e)
 {
-	struct fail f = { .status = ST_OK };
-
 	if (m->open)
 		return 0;
-	if (oracle_open(m->j, &m->o, m->role, 0, &f)) {
-		oracle_stop(m->j, &m->o);
-		return err_set(e, CA_UNAVAILABLE, "%s", f.text);
-	}
+	if (harvest_process(m->j, &m->o, m->role, e))
+		return -1;
 	m->open = 1;
 	return 0;
 }
@@ -40,7 +36,6 @@ static void maker_close(struct maker *m)
 	if (m->open)
 		oracle_stop(m->j, &m->o);
 	m->open = 0;
-	m->j->dev->ops->unlease(m->j->dev);
 }
 
 static void write_request(const struct maker *m, const char *name,
@@ -58,18 +53,6 @@ static void write_request(const struct maker *m, const char *name,
 	jw_end_obj(&w);
 }
 
-/* The last line of what a process said. */
-static const char *short_text(char *text)
-{
-	size_t n = strlen(text);
-	char *lf;
-
-	while (n && text[n - 1] == '\n')
-		text[--n] = '\0';
-	lf = strrchr(text, '\n');
-	return lf ? lf + 1 : text;
-}
-
 /* A module's task: no piece, but a graph that no other may have. */
 static int keep_module(struct maker *m, const char *name,
 		       const struct json *told, struct err *e)
@@ -83,8 +66,9 @@ static int keep_module(struct maker *m, const char *name,
 	}
 	if (seen_add(&m->graphs, hash, strlen(hash), name))
 		return err_set(e, CA_SOFTWARE, "out of memory");
-	return harvest_task(m->h, code, strlen(code), "transformers", name,
-			    m->version, NULL, NULL, e);
+	return harvest_task(m->h, &(struct harvest_item){
+		.code = code, .len = strlen(code), .name = "transformers",
+		.ref = name, .version = m->version }, e);
 }
 
 static int keep_piece(struct maker *m, const struct json *told, struct err *e)
@@ -101,33 +85,52 @@ static int keep_piece(struct maker *m, const struct json *told, struct err *e)
 	jw_str(&w, name);
 	jw_end_arr(&w);
 	rc = parts.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
-	     harvest_task(m->h, code, strlen(code), "torch", name, m->version,
-			  parts.buf, piece, e);
+	     harvest_task(m->h, &(struct harvest_item){
+		.code = code, .len = strlen(code), .name = "torch",
+		.ref = name, .version = m->version, .parts = parts.buf,
+		.piece = piece }, e);
 	str_release(&parts);
+	return rc;
+}
+
+/* What the process tells of a name; NULL without a task.  A process that ends
+ * may have been ended from outside: once more, then. */
+static int ask_name(struct maker *m, const char *name, struct json **told,
+		    struct err *e)
+{
+	struct fail f = { .status = ST_OK };
+	struct str req = STR_INIT;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && !sig_caught(); i++) {
+		rc = maker_open(m, e);
+		if (rc)
+			break;
+		str_reset(&req);
+		write_request(m, name, &req);
+		memset(&f, 0, sizeof(f));
+		if (!oracle_ask(m->j, &m->o, &req, told, &f) || f.phase)
+			break;
+		/* Without a phase nobody answered. */
+		maker_close(m);
+	}
+	if (!rc && !*told)
+		harvest_skip(m->h, name, harvest_short(f.text));
+	str_release(&req);
 	return rc;
 }
 
 static int make(struct maker *m, const char *name, struct err *e)
 {
 	struct device *d = m->j->dev;
-	struct fail f = { .status = ST_OK };
-	struct str req = STR_INIT;
-	struct json *told;
-	int rc = 0;
+	struct json *told = NULL;
+	int rc;
 
-	if (maker_open(m, e) ||
-	    d->ops->lease(d, 1, m->h->o->lease_s, e))
+	if (d->ops->lease(d, 1, m->h->o->lease_s, e))
 		return -1;
-	write_request(m, name, &req);
-	if (oracle_ask(m->j, &m->o, &req, &told, &f)) {
-		harvest_skip(m->h, name, short_text(f.text));
-		/* Without a phase nobody answered. */
-		if (!f.phase)
-			maker_close(m);
-	}
-	str_release(&req);
+	rc = ask_name(m, name, &told, e);
 	d->ops->unlease(d);
-	if (told)
+	if (!rc && told)
 		rc = json_get(told, "piece") ? keep_piece(m, told, e) :
 		     keep_module(m, name, told, e);
 	json_free(told);
@@ -147,6 +150,15 @@ static size_t own_part(const struct crawl_opts *o, const char **list,
 	return kept;
 }
 
+static int asked_for(const struct crawl_opts *o, const char *name)
+{
+	size_t i = 0;
+
+	while (i < o->only.n && !strstr(name, o->only.item[i]))
+		i++;
+	return !o->only.n || i < o->only.n;
+}
+
 /* Names in the order in which they are tried. */
 static const char **order(struct maker *m, const struct json *names,
 			  size_t *n)
@@ -160,7 +172,7 @@ static const char **order(struct maker *m, const struct json *names,
 	for (const struct json *i = json_first(names); i; i = json_next(i)) {
 		const char *name = json_str(i, "");
 
-		if (!m->h->o->only || strstr(name, m->h->o->only))
+		if (asked_for(m->h->o, name))
 			list[(*n)++] = name;
 	}
 	rng_seeded(&r, m->h->o->seed);
@@ -183,7 +195,7 @@ static int make_all(struct maker *m, const struct json *told, struct err *e)
 	int rc = 0;
 
 	/* Told once, not with each part. */
-	for (; s && !m->h->o->only && m->h->o->part < 2; s = json_next(s))
+	for (; s && !m->h->o->only.n && m->h->o->part < 2; s = json_next(s))
 		harvest_skip(m->h, json_str(json_first(s), "?"),
 			     json_str(json_next(json_first(s)), "?"));
 	list = order(m, json_get(told, "names"), &n);
@@ -203,9 +215,11 @@ static int list(struct maker *m, struct json **told, struct err *e)
 	int rc = maker_open(m, e);
 
 	str_adds(&req, "{\"op\":\"list\"}");
-	if (!rc && oracle_ask(m->j, &m->o, &req, told, &f))
+	if (!rc && oracle_ask(m->j, &m->o, &req, told, &f)) {
+		maker_close(m);
 		rc = err_set(e, CA_UNAVAILABLE, "'%s' cannot be listed: "
 			     "%.500s", m->h->source, f.text);
+	}
 	str_release(&req);
 	return rc;
 }
@@ -223,7 +237,10 @@ int crawl_torch(struct harvest *h, const char *role, struct err *e)
 	m.j = judge_open(&o, e);
 	if (!m.j)
 		return -1;
+	/* As with an operator: once more. */
 	rc = list(&m, &told, e);
+	if (rc && !m.open && !sig_caught())
+		rc = list(&m, &told, e);
 	if (!rc) {
 		m.version = json_get_str(told, "version",
 					 torch_version(m.j->host));

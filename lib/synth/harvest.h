@@ -7,6 +7,7 @@
 #define CA_SYNTH_HARVEST_H
 
 #include "base/io.h"
+#include "judge/session.h"
 #include "rec/rec.h"
 #include "synth/crawl.h"
 #include "synth/seen.h"
@@ -26,6 +27,9 @@ struct harvest {
 	struct seen codes;	/* repeats inside a source are left out */
 };
 
+/* The last line of what a process said; cuts the text. */
+const char *harvest_short(char *text);
+
 /* Something that became no task. */
 void harvest_skip(struct harvest *h, const char *name, const char *why);
 
@@ -36,13 +40,23 @@ int harvest_tell(const struct harvest *h, const char *head, struct err *e);
 /* Whether -n has been reached. */
 int harvest_full(const struct harvest *h);
 
-/*
- * One task with its source {name, ref, version}.  parts (the text of an array)
- * and piece may be NULL.  Repeats are skipped.  -1 when writing fails.
- */
-int harvest_task(struct harvest *h, const char *code, size_t len,
-		 const char *name, const char *ref, const char *version,
-		 const char *parts, const struct json *piece, struct err *e);
+struct harvest_item {
+	const char *code;
+	size_t len;
+	const char *name, *ref, *version, *model;	/* source; the last
+							 * two may be NULL */
+	const char *parts;	/* the text of an array; NULL: none */
+	const struct json *piece, *ops;		/* NULL: none */
+};
+
+/* One task.  Repeats are skipped.  -1 when writing fails. */
+int harvest_task(struct harvest *h, const struct harvest_item *t,
+		 struct err *e);
+
+/* Starts a process of this role; where the host is lost, with a new one.
+ * CA_UNAVAILABLE. */
+int harvest_process(struct judge *j, struct oracle *o, const char *role,
+		    struct err *e);
 
 /* Of a path: a file, or a folder with all below. */
 int crawl_path(struct harvest *h, const char *path, struct err *e);

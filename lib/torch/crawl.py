@@ -6,6 +6,10 @@ as long as it should on the device at hand.
   {"op":"make","name":N,"ms":M,"bytes":B}   {"piece", "code", "ms"}
 
 Functions and their arguments come from torch's own OpInfos, modules from modules.py."""
+import collections
+import contextlib
+import itertools
+import math
 import re
 import sys
 import types
@@ -14,14 +18,18 @@ import warnings
 
 import torch
 
-from catorch import modules, pieces
+from catorch import live, modules, pieces
 from catorch.clock import Clock
 from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
 from catorch.shim import Child, Fail, is_oom, tail_of
 
 SAMPLES = 24
-CANDIDATES = 5
+CANDIDATES = 12
+GROWN = 4                       # candidates that may fail to grow
 STEPS = 40
+ENOUGH = 16                     # elements that tell signs
+DEGREE = 5                      # of polynomials
+PERM_DIMS = 3
 CALLS, SURE = 3, 15
 # A call on so many elements that takes no longer than this only makes a view.
 IDLE_ELEMENTS, IDLE_S = 1 << 20, 30e-6
@@ -30,17 +38,41 @@ OUT = (
     (r"^_|\._|__", "private"),
     (r"_$", "works in place"),
     (r"rand|bernoulli|normal$|dropout|multinomial|uniform|exponential|cauchy|geometric|"
-     r"poisson$|rrelu", "random"),
+     r"poisson$|rrelu|fractional", "random"),
     (r"empty|^(new_)?(full|zeros|ones)|^(arange|linspace|logspace|eye|tri[lu]_indices)|_like$",
      "does not depend on values"),
     (r"cholesky|(^|\.)eig|svd$|svd_lowrank|pca_lowrank|(^|\.)qr$|lobpcg|ldl|geqrf|ormqr|"
      r"householder",
      "wants special matrices, or gives one of many results"),
+    (r"ctc_loss|max_unpool", "wants arguments that fit each other"),
     (r"sparse|jiterator|^ops\.|^torch\.ops|signal\.windows|^(item|nonzero|to|cpu|cuda|type|double|"
      r"float|half|int|long|short|byte|char|bool|bfloat16|chalf|cdouble|cfloat|is_.*|equal|allclose|"
      r"resize_?.*|set_|tolist|numpy_T|rename|data|result_type|can_cast|broadcast_shapes|"
      r"unique|unique_consecutive|masked_select|argwhere|histogramdd|stft|istft|uniform)$",
      "gives no tensor of a known shape"),
+)
+# Those whose first two arguments torch's samples have the other way round.
+SWAPPED = r"^where$|polygamma$|^einsum$|\.embedding$"
+# What the tensors of an operator stand for, by position.
+POSITIVE = (0.1, 3.0)
+USUAL = (
+    (r"multilabel_soft_margin_loss", {1: "label", 2: POSITIVE}),
+    (r"hinge_embedding_loss|soft_margin_loss", {1: "sign"}),
+    (r"margin_ranking_loss|cosine_embedding_loss", {2: "sign"}),
+    (r"poisson_nll_loss", {1: "count"}),
+    (r"\.nll_loss", {0: "logprob", 2: POSITIVE}),
+    (r"cross_entropy_with_logits", {1: "label", 2: POSITIVE, 3: POSITIVE}),
+    (r"cross_entropy|multi_margin_loss", {2: POSITIVE}),
+    (r"kl_div.*log_target=True", {0: "logprob", 1: "logprob"}),
+    (r"kl_div", {0: "logprob", 1: "prob"}),
+    (r"gaussian_nll_loss", {2: POSITIVE}),
+    (r"igamma", {0: POSITIVE, 1: POSITIVE}),
+    (r"zeta", {0: (1.1, 4.0), 1: POSITIVE}),
+    (r"xlog1py", {1: (-0.9, 3.0)}),
+    (r"bessel_y|bessel_k|\.entr", {0: POSITIVE}),
+    (r"shifted_chebyshev", {0: (0, 1)}),
+    (r"chebyshev|legendre", {0: (-1, 1)}),
+    (r"laguerre", {0: POSITIVE}),
 )
 INFOS = {}
 
@@ -106,7 +138,25 @@ class Literals:
         raise Skip(f"an argument of type {type(value).__name__}")
 
 
-def spec_of(t, domain):
+class Signs:
+    """What the floats that torch gives an operator for one argument have in common: one
+    sample alone may be too small to tell."""
+
+    def __init__(self):
+        self.values = set()
+
+    def add(self, t):
+        if t.is_floating_point():
+            self.values.update(t.flatten()[:4 * ENOUGH].tolist())
+
+    def spec(self, shape):
+        if len(self.values) < ENOUGH or min(self.values) < 0:
+            return {"kind": "randn", "shape": shape}
+        lo, hi = (0, 1) if max(self.values) <= 1 else POSITIVE
+        return {"kind": "uniform", "shape": shape, "lo": lo, "hi": hi}
+
+
+def spec_of(t, domain, signs):
     """What inputs like t are drawn from."""
     shape = list(t.shape)
     if t.dtype is torch.bool:
@@ -119,49 +169,75 @@ def spec_of(t, domain):
             raise Skip(f"an input of type {t.dtype}")
         return {"kind": "randint", "shape": shape, "lo": int(min(lo, 0)), "hi": int(hi) + 1}
     low, high = domain
-    if low is not None or high is not None:
-        lo = low + 0.01 if low is not None else -3.0
-        hi = high - 0.01 if high is not None else max(lo, 0) + 3.0
-    elif lo < 0 < hi:
-        return {"kind": "randn", "shape": shape}
-    elif lo >= 0 and hi <= 1:
-        lo, hi = 0, 1
-    elif lo >= 0:
-        lo, hi = 0.1, 3.0
-    else:
-        lo, hi = -3.0, -0.1
+    if low is None and high is None:
+        return signs.spec(shape)
+    lo = low + 0.01 if low is not None else -3.0
+    hi = high - 0.01 if high is not None else max(lo, 0) + 3.0
     return {"kind": "uniform", "shape": shape, "lo": lo, "hi": hi}
 
 
-def piece_of(name, info, sample):
+def usual(call, i, spec):
+    """What the operator's Kth tensor means where torch's samples do not say it."""
+    kinds = next((kinds for pattern, kinds in USUAL if re.search(pattern, call)), {})
+    kind = kinds.get(i)
+    if isinstance(kind, str):
+        return {"kind": kind, "shape": spec["shape"], "dim": min(1, len(spec["shape"]) - 1)}
+    if kind is None or not pieces.is_float(spec):
+        return spec
+    return {"kind": "uniform", "shape": spec["shape"], "lo": kind[0], "hi": kind[1]}
+
+
+def piece_of(name, info, sample, signs):
     """A piece with the shapes of one of torch's samples."""
     head = public(name)
     if head is None:
         raise Skip("not public")
     lit = Literals()
     first = lit.text(sample.input)
-    rest = [lit.text(v) for v in sample.args]
+    # The order of a polynomial is a number.
+    rest = [lit.text(v) for v in ((DEGREE,) if "polynomial" in name else sample.args)]
     rest += [f"{k}={lit.text(v)}" for k, v in sample.kwargs.items()]
+    if re.search(SWAPPED, name):
+        first, rest[0] = rest[0], first
     args = rest if head.startswith("{0}") else [first, *rest]
+    call = f"{head}{', '.join(args)})"
+    if "offsets=" in call:
+        raise Skip("wants arguments that fit each other")
     domain = tuple(getattr(info, "domain", None) or (None, None))
-    specs = [spec_of(t, domain if i == 0 else (None, None)) for i, t in enumerate(lit.tensors)]
+    specs = [usual(call, i, spec_of(t, domain if i == 0 else (None, None), signs[i]))
+             for i, t in enumerate(lit.tensors)]
     floats = [i for i, s in enumerate(specs) if pieces.is_float(s)]
-    if not floats:
-        raise Skip("no input is a float tensor")
     label = head[:-1].replace("{0}", "torch.Tensor")
-    return {"name": label, "init": None, "call": f"{head}{', '.join(args)})", "chain": floats[0],
+    return {"name": label, "init": None, "call": call, "chain": floats[0] if floats else None,
             "inputs": specs}
+
+
+def tensors_of(sample):
+    lit = Literals()
+    lit.text([sample.input, *sample.args, *sample.kwargs.values()])
+    return lit.tensors
 
 
 def richness(sample):
     """Samples that say most about an operator come first."""
-    lit = Literals()
-    lit.text([sample.input, *sample.args, *sample.kwargs.values()])
-    dims = [t.dim() for t in lit.tensors]
-    if not dims or not all(t.numel() for t in lit.tensors) or not max(dims):
+    tensors = tensors_of(sample)
+    dims = [t.dim() for t in tensors]
+    if not dims or not all(t.numel() for t in tensors) or not max(dims):
         raise Skip("inputs are empty")
-    flat = all(t.is_contiguous() for t in lit.tensors)
+    flat = all(t.is_contiguous() for t in tensors)
     return (flat, min(max(dims), 3), sum(d > 0 for d in dims), -len(sample.kwargs))
+
+
+def samples_of(info):
+    """Some of torch's samples, and the signs of each of their tensors."""
+    samples, signs = [], collections.defaultdict(Signs)
+    dtype = torch.float32 if torch.float32 in info.dtypes else torch.int64
+    for sample in itertools.islice(info.sample_inputs("cpu", dtype), SAMPLES):
+        samples.append(sample)
+        with contextlib.suppress(Skip):
+            for i, t in enumerate(tensors_of(sample)):
+                signs[i].add(t)
+    return samples, signs
 
 
 def candidates(name):
@@ -169,11 +245,11 @@ def candidates(name):
     torch.manual_seed(0)
     found, why = [], "torch gives no sample of it"
     try:
-        for i, sample in enumerate(info.sample_inputs("cpu", torch.float32)):
-            if i >= SAMPLES:
-                break
+        samples, signs = samples_of(info)
+        for i, sample in enumerate(samples):
             try:
-                found.append((richness(sample), -i, piece_of(name, info, sample)))
+                piece = piece_of(name, info, sample, signs)
+                found.append((richness(sample), -i, piece))
             except Skip as exc:
                 why = str(exc)
     except Exception as exc:
@@ -193,11 +269,82 @@ def module_piece(row):
             spec = {**spec, "kind": "randint", "lo": 0, "hi": int(kind[4:])}
         elif kind == "rand":
             spec = {**spec, "kind": "uniform", "lo": 0, "hi": 1}
+        elif kind:
+            spec = {**spec, "kind": kind, "dim": 1}
         inputs.append(spec)
     call = "{m}(" + ", ".join(f"{{{i}}}" for i in range(len(inputs))) + ")"
     floats = [i for i, s in enumerate(inputs) if pieces.is_float(s)]
     return {"name": f"torch.nn.{name}", "init": f"nn.{name}({args})", "call": call,
             "chain": floats[0] if floats else None, "inputs": inputs}
+
+
+def takes(piece, i, index):
+    """Whether the operator takes an index for its Kth input: asked on the CPU, where one that
+    is too large is an exception."""
+    model, make = pieces.load(pieces.render([piece]))
+    args = make()
+    try:
+        model(*args[:i], torch.full_like(args[i], index), *args[i + 1:])
+    except Exception:
+        return False
+    return True
+
+
+def bounded(piece):
+    """The piece with indices that reach all of what they point into, not only what torch's
+    sample happened to name, and that follow its size."""
+    inputs = list(piece["inputs"])
+    for i, spec in enumerate(inputs):
+        if spec["kind"] != "randint" or piece["init"]:
+            continue
+        numel = math.prod(inputs[0]["shape"])
+        sizes = {n for k, s in enumerate(inputs) if k != i for n in s["shape"]}
+        for n in sorted({*sizes, numel}):
+            if takes(piece, i, n - 1) and not takes(piece, i, n):
+                inputs[i] = {**spec, "lo": 0, "hi": n}
+                if n not in sizes:
+                    inputs[i]["numel"] = True
+                break
+    return {**piece, "inputs": inputs}
+
+
+def apart(piece):
+    """Variants of a piece that writes to what indices name, with indices that differ.  Where
+    they name all places, nothing would be left of what is written to: that is made larger,
+    along the axis that they may be for, and sizes that only look the same become others."""
+    for dim in range(PERM_DIMS):
+        inputs = [{**s, "kind": "perm", "dim": dim} if s["kind"] == "randint" and
+                  dim < len(s["shape"]) and s["shape"][dim] <= s["hi"] else s
+                  for s in piece["inputs"]]
+        yield {**piece, "inputs": inputs}
+        for axis, was in enumerate(inputs[0]["shape"]):
+            yield {**piece, "inputs": [stretched(s, i, axis, was, len(inputs[0]["shape"]))
+                                       for i, s in enumerate(inputs)]}
+
+
+def stretched(spec, i, axis, was, dims):
+    if spec["kind"] == "perm":
+        return {**spec, "hi": 2 * was + 1}
+    if len(spec["shape"]) != dims:
+        return spec
+    shape = [n + 2 if k != axis and n == was else n for k, n in enumerate(spec["shape"])]
+    if i == 0:
+        shape[axis] = 2 * was + 1
+    return {**spec, "shape": shape}
+
+
+def ready(piece, device):
+    """The piece as it may become a task, or an exception that says why it may not."""
+    piece = bounded(piece)
+    why = None
+    for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
+        try:
+            live.check([other], device)
+            live.check_idle(other, device)
+            return other
+        except live.No as exc:
+            why = why or exc
+    raise why
 
 
 class Grower:
@@ -233,15 +380,13 @@ class Grower:
 
     def resized(self, piece, was, now):
         """Every size `was` becomes `now`; of a module's inputs only the first, the batch."""
-        def size(i, n):
-            return now if n == was and (not piece["init"] or i == 0) else n
-        inputs = []
-        for spec in piece["inputs"]:
-            new = {**spec, "shape": [size(i, n) for i, n in enumerate(spec["shape"])]}
-            if spec["kind"] == "randint" and spec["hi"] == was and not piece["init"]:
-                new["hi"] = now
-            inputs.append(new)
-        return {**piece, "inputs": inputs}
+        def size(n):
+            return now if n == was else n
+        shapes = [[size(n) if not piece["init"] or i == 0 else n
+                   for i, n in enumerate(spec["shape"])] for spec in piece["inputs"]]
+        bound = (lambda n: n) if piece["init"] else size
+        return {**piece, "inputs": [pieces.resized(spec, shape, shapes[0], bound)
+                                    for spec, shape in zip(piece["inputs"], shapes, strict=True)]}
 
     def classes(self, piece):
         if piece["init"]:
@@ -308,6 +453,7 @@ class Crawl(Child):
         self.phase = PHASE_FORWARD
         warnings.simplefilter("ignore")
         prime()
+        torch.manual_seed(0)
         name = req["name"]
         grower = Grower(self.device, float(req["ms"]), int(req["bytes"]))
         try:
@@ -322,15 +468,19 @@ class Crawl(Child):
             raise Fail(END_UNSUPPORTED, PHASE_FORWARD, str(exc)) from None
 
     def first_good(self, grower, tries):
-        why = None
+        why, grown = None, 0
         for piece in tries:
             try:
+                piece = ready(piece, self.device)
+                grown += 1
                 piece, took = grower.grow(piece)
-            except Skip as exc:
-                why = why or exc
+                live.check([piece], self.device)
+                return {"piece": piece, "code": pieces.render([piece]), "ms": took}
+            except (Skip, live.No) as exc:
+                why = why or Skip(str(exc))
             except Exception as exc:
                 why = why or Skip(f"raises {type(exc).__name__}: "
                                   f"{tail_of(exc).strip().splitlines()[-1][:120]}")
-            else:
-                return {"piece": piece, "code": pieces.render([piece]), "ms": took}
+            if grown == GROWN:
+                break
         raise why or Skip("nothing to try")

@@ -26,16 +26,27 @@ STAND_INS = {
     "ACT2FN":
         "ACT2FN = {\n"
         "    'gelu': nn.GELU(),\n"
+        "    'gelu_10': lambda x: F.gelu(x).clamp(-10, 10),\n"
+        "    'gelu_accurate': nn.GELU(approximate='tanh'),\n"
         "    'gelu_fast': nn.GELU(approximate='tanh'),\n"
         "    'gelu_new': nn.GELU(approximate='tanh'),\n"
+        "    'gelu_python': nn.GELU(),\n"
+        "    'gelu_python_tanh': nn.GELU(approximate='tanh'),\n"
         "    'gelu_pytorch_tanh': nn.GELU(approximate='tanh'),\n"
+        "    'hardswish': nn.Hardswish(),\n"
+        "    'laplace': lambda x: 0.5 + 0.5 * torch.erf((x - 0.707107) / (0.282095 * 2 ** 0.5)),\n"
+        "    'leaky_relu': nn.LeakyReLU(),\n"
+        "    'linear': nn.Identity(),\n"
+        "    'mish': nn.Mish(),\n"
+        "    'quick_gelu': lambda x: x * torch.sigmoid(1.702 * x),\n"
         "    'relu': nn.ReLU(),\n"
+        "    'relu2': lambda x: F.relu(x).square(),\n"
         "    'relu6': nn.ReLU6(),\n"
         "    'sigmoid': nn.Sigmoid(),\n"
         "    'silu': nn.SiLU(),\n"
+        "    'sqrtsoftplus': lambda x: F.softplus(x).sqrt(),\n"
         "    'swish': nn.SiLU(),\n"
         "    'tanh': nn.Tanh(),\n"
-        "    'hardswish': nn.Hardswish(),\n"
         "}",
 }
 for _name in ("Cache", "DynamicCache", "EncoderDecoderCache", "StaticCache"):

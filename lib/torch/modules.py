@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.nn's modules with arguments as models have them (torch's own samples have four
 channels): name, constructor's arguments, shapes of the inputs.  B is the batch, which grows
-until a call takes as long as it should; `int:N` marks indices below N."""
+until a call takes as long as it should; `int:N` marks indices below N, other words are kinds
+of pieces.py."""
 
 ACTIVATIONS = (
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
     "LeakyReLU", "LogSigmoid", "Mish", "PReLU", "ReLU", "ReLU6", "RReLU", "SELU", "SiLU",
     "Sigmoid", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink",
 )
-PAIRED = ("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss", "PoissonNLLLoss", "SoftMarginLoss")
+PAIRED = ("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss")
 
 ROWS = """
 Linear | 768, 1024 | B,24,768
@@ -22,17 +23,17 @@ Conv3d | 12, 20, 3, padding=1 | B,12,14,28,28
 ConvTranspose1d | 48, 40, 4, stride=2, padding=1 | B,48,500
 ConvTranspose2d | 40, 20, 4, stride=2, padding=1 | B,40,30,30
 ConvTranspose3d | 16, 10, 2, stride=2 | B,16,7,14,14
-BatchNorm1d | 200 | B,200
-BatchNorm2d | 40 | B,40,60,60
-BatchNorm3d | 20 | B,20,7,28,28
+BatchNorm1d | 200, track_running_stats=False | B,200
+BatchNorm2d | 40, track_running_stats=False | B,40,60,60
+BatchNorm3d | 20, track_running_stats=False | B,20,7,28,28
 InstanceNorm1d | 40, affine=True | B,40,500
 InstanceNorm2d | 40, affine=True | B,40,60,60
 InstanceNorm3d | 20, affine=True | B,20,7,28,28
 GroupNorm | 8, 72 | B,72,28,28
 LayerNorm | 768 | B,24,768
 RMSNorm | 768 | B,24,768
-LocalResponseNorm | 5 | B,40,30,30
-CrossMapLRN2d | 5 | B,40,30,30
+LocalResponseNorm | 5, alpha=0.5 | B,40,30,30
+CrossMapLRN2d | 5, alpha=0.5 | B,40,30,30
 MaxPool1d | 3, stride=2 | B,40,1000
 MaxPool2d | 3, stride=2 | B,40,60,60
 MaxPool3d | 2 | B,20,14,28,28
@@ -73,14 +74,14 @@ Unfold | 3, padding=1 | B,12,30,30
 Fold | (30, 30), 3, padding=1 | B,108,900
 Flatten | 1, 2 | B,24,30,30
 Unflatten | 1, (4, 6) | B,24,30
-Softmax | -1 | B,1000
-Softmin | -1 | B,1000
+Softmax | -1 | B,48
+Softmin | -1 | B,48
 LogSoftmax | -1 | B,1000
 Softmax2d | | B,24,30,30
 Threshold | 0.2, -1.0 | B,1000
 AdaptiveLogSoftmaxWithLoss | 96, 1000, cutoffs=[100, 400] | B,96; B int:1000
-CosineSimilarity | 1 | B,500; B,500
-PairwiseDistance | 2 | B,500; B,500
+CosineSimilarity | 1 | B,24; B,24
+PairwiseDistance | 2 | B,24; B,24
 LSTM | 96, 128, batch_first=True | B,20,96
 GRU | 96, 128, batch_first=True | B,20,96
 RNN | 96, 128, batch_first=True | B,20,96
@@ -91,17 +92,19 @@ MultiheadAttention | 192, 6, batch_first=True | B,48,192; B,48,192; B,48,192
 TransformerEncoderLayer | 192, 6, 512, batch_first=True | B,48,192
 TransformerDecoderLayer | 192, 6, 512, batch_first=True | B,24,192; B,48,192
 CrossEntropyLoss | reduction='none' | B,1000; B int:1000
-NLLLoss | reduction='none' | B,1000; B int:1000
-KLDivLoss | reduction='none' | B,1000; B,1000 rand
+NLLLoss | reduction='none' | B,1000 logprob; B int:1000
+KLDivLoss | reduction='none' | B,48 logprob; B,48 prob
 BCELoss | reduction='none' | B,1000 rand; B,1000 rand
-BCEWithLogitsLoss | reduction='none' | B,1000; B,1000 rand
+BCEWithLogitsLoss | reduction='none' | B,1000; B,1000 label
 GaussianNLLLoss | reduction='none' | B,1000; B,1000; B,1000 rand
-HingeEmbeddingLoss | reduction='none' | B,1000; B,1000
-MultiLabelSoftMarginLoss | reduction='none' | B,1000; B,1000 rand
+HingeEmbeddingLoss | reduction='none' | B,1000; B,1000 sign
+MultiLabelSoftMarginLoss | reduction='none' | B,1000; B,1000 label
 MultiMarginLoss | reduction='none' | B,500; B int:500
 TripletMarginLoss | reduction='none' | B,500; B,500; B,500
-CosineEmbeddingLoss | reduction='none' | B,500; B,500; B
-MarginRankingLoss | reduction='none' | B; B; B
+CosineEmbeddingLoss | reduction='none' | B,500; B,500; B sign
+MarginRankingLoss | reduction='none' | B; B; B sign
+PoissonNLLLoss | reduction='none' | B,1024; B,1024 count
+SoftMarginLoss | reduction='none' | B,1024; B,1024 sign
 """ + "".join(f"{name} | | B,1024\n" for name in ACTIVATIONS) + \
     "".join(f"{name} | reduction='none' | B,1024; B,1024\n" for name in PAIRED)
 

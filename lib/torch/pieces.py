@@ -4,13 +4,23 @@
 A piece is JSON: {"name": "torch.addmm", "init": null or "nn.Linear(64, 32)",
 "call": "torch.addmm({0}, {1}, {2})", "chain": 0, "inputs": [{"kind", "shape", "lo", "hi"}]}.
 In `call`, {m} is the module made by `init` and {K} the Kth input; `chain` is the input that
-takes another piece's result.  Kinds of inputs: randn, uniform (lo to hi), randint (lo to hi,
-hi excluded), bool, index (randint as int64 for indices)."""
+takes another piece's result.  Kinds of inputs: randn, uniform (lo to hi), randint (lo to hi, hi
+excluded; `numel`: hi is how many elements the first input has), bool, perm (indices below hi,
+none of them twice along `dim`), sign (-1 or 1), label (0 or 1), count (0, 1, 2, ...), prob and
+logprob (along `dim`)."""
+import math
 import re
 
 import torch
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
+LOOKS = {
+    "sign": "torch.randint(0, 2, {shape}) * 2.0 - 1.0",
+    "label": "torch.randint(0, 2, {shape}).float()",
+    "count": "torch.poisson(torch.rand({shape}) * 4)",
+    "prob": "torch.softmax(torch.randn({shape}), {dim})",
+    "logprob": "torch.log_softmax(torch.randn({shape}), {dim})",
+}
 NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 
@@ -26,6 +36,10 @@ def draw_text(spec):
         return f"torch.randn({shape or '()'})"
     if kind == "bool":
         return f"torch.rand({shape or '()'}) > 0.5"
+    if kind in LOOKS:
+        return LOOKS[kind].format(shape=tuple(spec["shape"]), dim=spec.get("dim"))
+    if kind == "perm":
+        return perm_text(spec)
     lo, hi = spec["lo"], spec["hi"]
     if kind == "randint":
         return f"torch.randint({lo}, {hi}, ({shape}{',' if len(spec['shape']) == 1 else ''}))"
@@ -35,8 +49,29 @@ def draw_text(spec):
     return f"torch.rand({shape or '()'}) * {round(hi - lo, 6)!r}{offset}"
 
 
+def perm_text(spec):
+    dim, hi = spec["dim"], spec["hi"]
+    n = spec["shape"][dim]
+    few = f".narrow({dim}, 0, {n})" if n < hi else ""
+    if len(spec["shape"]) == 1:
+        return f"torch.randperm({hi}){few and f'[:{n}]'}"
+    whole = [*spec["shape"][:dim], hi, *spec["shape"][dim + 1:]]
+    return f"torch.rand({shape_text(whole)}).argsort({dim}){few}"
+
+
 def is_float(spec):
-    return spec["kind"] in ("randn", "uniform")
+    """Whether another piece's result may stand for it."""
+    return spec["kind"] in ("randn", "uniform", "logprob")
+
+
+def resized(spec, shape, first, size):
+    """The input with another shape, given the first input's and what becomes of a size."""
+    spec = {**spec, "shape": shape}
+    if spec.get("numel"):
+        spec["hi"] = math.prod(first)
+    elif spec["kind"] in ("randint", "perm"):
+        spec["hi"] = size(spec["hi"])
+    return spec
 
 
 def fill(call, module, values):
@@ -91,15 +126,14 @@ def fitted(piece, shape):
     for was, now in zip(own, shape, strict=True):
         if sizes.setdefault(was, now) != now and not lone:
             return None
-    inputs = []
-    for i, spec in enumerate(piece["inputs"]):
-        if i == piece["chain"]:
-            inputs.append({**spec, "shape": list(shape)})
-        else:
-            inputs.append({**spec, "shape": [sizes.get(n, n) for n in spec["shape"]]})
     init = piece.get("init")
+    channels = dict(zip(own[1:], shape[1:], strict=True))
+    bounds = channels if init else sizes
+    shapes = [list(shape) if i == piece["chain"] else [sizes.get(n, n) for n in spec["shape"]]
+              for i, spec in enumerate(piece["inputs"])]
+    inputs = [resized(spec, now, shapes[0], lambda n: bounds.get(n, n))
+              for spec, now in zip(piece["inputs"], shapes, strict=True)]
     if init:
-        channels = dict(zip(own[1:], shape[1:], strict=True))
         head, comma, tail = init.partition("=")
         head = NUMBER.sub(lambda m: str(channels.get(int(m[0]), m[0])), head)
         init = head + comma + tail

@@ -5,7 +5,7 @@ Beyond the oracle's requests:
   {"op":"graph"}              the graph under fake tensors: {"hash", "nodes", "ops"}
   {"op":"eager","seed":"N","budget":S}
                               calls that are timed and one that is recorded: {"us":[...],
-                              "peak", "ops", "modified", "random"}
+                              "peak", "ops", "modified", "writes"}
   {"op":"compiled","budget":S}  after an expect of precision "compiled": {"us":[...]}
 and more precisions of `expect`, which answer with something else than the result for the
 inputs at hand, in its shape: "compiled", "swapped" (two inputs exchanged), "scaled" (inputs
@@ -30,6 +30,7 @@ from catorch.proto import (
     PHASE_RESULT,
 )
 from catorch.shim import NAME, Fail, failing, tail_of
+from catorch.writes import most_writes
 
 WARM = 2
 CALLS = 25
@@ -63,11 +64,14 @@ class TooMuch(Exception):
 
 
 class Recorder(TorchDispatchMode):
-    """Names of the operations that are dispatched, in order."""
+    """Names of the operations that are dispatched, in order; with `writes`, also how
+    many values one of them writes to one place."""
 
-    def __init__(self, limit=None):
+    def __init__(self, limit=None, writes=False):
         super().__init__()
         self.names = []
+        self.writes = writes
+        self.most = 0
         self.count = 0
         self.limit = limit
         self.end = time.monotonic() + TRACE_SECONDS
@@ -79,6 +83,8 @@ class Recorder(TorchDispatchMode):
         name = op_name(func)
         if name:
             self.names.append(name)
+        if self.writes:
+            self.most = max(self.most, most_writes(func, args, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -216,7 +222,7 @@ class Task(oracle.Oracle):
         def call():
             return failing(END_RAISED, PHASE_FORWARD, self.model, *[make() for make in self.args])
 
-        with Recorder() as seen:
+        with Recorder(writes=True) as seen:
             result = call()
         failing(END_UNSUPPORTED, PHASE_RESULT, self.check, result)
         del result
@@ -225,6 +231,7 @@ class Task(oracle.Oracle):
         peak = self.peak()
         self.restore(modified)
         return self.describe({"us": us, "peak": peak, "ops": seen.names,
+                              "writes": seen.most,
                               "modified": modified & oracle.MODIFIED_INPUTS})
 
     def check(self, result):

@@ -6,7 +6,8 @@ endpoint.py SCRIPT            serves HTTP on a free port of 127.0.0.1, printed a
 endpoint.py --stdio SCRIPT    reads request lines, writes answer lines (ca-agent --model-cmd)
 
 SCRIPT is a JSON array of turns; the number of assistant messages in a request says which one it
-gets (the last one again when there are no more).  A turn:
+gets (the last one again when there are no more).  Or it is {seed: S, turns: [...]}, and a
+request's seed less S says it.  A turn:
   content, calls [{name, args (object, or a string taken as it is), id}], finish, usage [p, c],
   message (instead of these), extra (members of the answer), wait (seconds before it, HTTP only),
   faults (before the answer, one for each attempt): {status, headers, body} | {reset} | {cut} |
@@ -43,6 +44,8 @@ def complain(req):
 
 def turn_of(script, req):
     n = sum(m["role"] == "assistant" for m in req["messages"])
+    if isinstance(script, dict):
+        n, script = req["seed"] - script["seed"], script["turns"]
     return n, script[min(n, len(script) - 1)]
 
 

@@ -48,3 +48,23 @@ setup() {
 		out >passed
 	cmp out passed
 }
+
+@test "activations that files carry are those of transformers" {
+	cat >check.py <<-'END'
+		import sys, types
+		package = types.ModuleType("catorch")
+		package.__path__ = [sys.argv[1] + "/lib/torch"]
+		sys.modules["catorch"] = package
+		import torch
+		import torch.nn as nn
+		import torch.nn.functional as F
+		from catorch.extract import STAND_INS
+		from transformers.activations import ACT2CLS, ACT2FN as theirs
+		exec(STAND_INS["ACT2FN"])
+		x = torch.randn(1000) * 8
+		for name in ACT2CLS:
+		    if name not in ("prelu", "xielu"):      # have weights
+		        torch.testing.assert_close(ACT2FN[name](x), theirs[name](x))
+	END
+	"$py" check.py "$top"
+}

@@ -117,3 +117,40 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	[ "$(jq -c .keep judged | tr '\n' ' ')" = 'true true ' ]
 	run -65 "$bin/ca-crawl" --device cpu --only no-such-thing torch
 }
+
+@test "torch's operators get arguments that mean something" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	run --separate-stderr "$bin/ca-crawl" --device cpu --ms 0.001 -v \
+		--only index_copy --only index_put --only torch.scatter \
+		--only poisson_nll --only PoissonNLL --only KLDiv \
+		--only multilabel_soft_margin --only hermite_polynomial_he \
+		--only repeat --only tile --only clone --only BatchNorm1d \
+		--only bitwise_xor --only nll_loss --only embedding torch
+	[[ $stderr != *"No module named 'numpy'"* ]] || skip 'no NumPy'
+	[ "$status" = 0 ]
+	echo "$output" >out
+	# NAME: the kinds of its inputs, and its call
+	kinds() {
+		jq -r --arg n "$1" 'select(.parts == [$n]) | .pieces[0] |
+			([.inputs[].kind] | join(" ")) + " " + .call' out
+	}
+	[[ $(kinds torch.index_copy) = 'randn perm randn '* ]]
+	[[ $(kinds torch.index_put) = *'perm randn '*'accumulate=False)' ]]
+	[[ $(kinds torch.nn.functional.poisson_nll_loss) = 'randn count '* ]]
+	[[ $(kinds torch.nn.PoissonNLLLoss) = 'randn count '* ]]
+	[[ $(kinds torch.nn.KLDivLoss) = 'logprob prob '* ]]
+	[[ $(kinds torch.nn.functional.multilabel_soft_margin_loss) = 'randn label '* ]]
+	[[ $(kinds torch.special.hermite_polynomial_he) = 'randn '*'({0}, 5)' ]]
+	[[ $(kinds torch.bitwise_xor) = 'randint randint '* ]]
+	[[ $(kinds torch.nn.functional.embedding) = 'randn randint '*'({1}, {0})' ]]
+	[[ $(kinds torch.Tensor.repeat) = *'repeat(('*[2-9]* ]]
+	jq -se 'any(.[].pieces[0].init; . == "nn.BatchNorm1d(200, track_running_stats=False)")' out
+	# Classes are all those that there are.
+	jq -se 'map(select(.parts == ["torch.nn.functional.nll_loss"]))[0].pieces[0].inputs |
+		.[1].hi == .[0].shape[1]' out
+	for name in tile clone; do
+		[[ $stderr == *"skipped '$name': an operator changes nothing"* ]]
+	done
+	"$bin/ca-filter" --device cpu --checks random,trivial --min-ms 0 out >judged
+	[ "$(jq -c 'select(.keep | not) | [.parts, .filter.text]' judged)" = '' ]
+}

@@ -101,6 +101,52 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 		'["addmm","add"]' ]
 }
 
+@test "what indices name is written to once, or added up" {
+	# write NAME STATEMENT [INDEX]: to z, at i
+	write() {
+		task "$1" "pool = lambda x: nn.functional.max_pool2d(x, 3, 1, return_indices=True)
+        z = x.clone(); i = self.i; w = i[:, None].expand(3, 256)
+        $2
+        return z * 2" 'torch.randn(64, 256), torch.randn(64, 256)' \
+			"self.i = torch.tensor(${3:-[3, 1, 3]})"
+	}
+	{
+		write copy 'z = z.index_copy(0, i, y[:3])'
+		write apart 'z = z.index_copy(0, i, y[:3])' '[3, 1, 2]'
+		write put 'z = z.index_put((i,), y[:3])'
+		write pairs 'z.index_put_((i, i), y[0, :3])'
+		write set 'z[i] = y[:3]'
+		write mask 'z[z > 0] = y[z > 0]'
+		write added 'z = z.index_put((i,), y[:3], accumulate=True)'
+		write same 'z[i] = 5.0'
+		write scatter 'z = z.scatter(0, w, y)'
+		write value 'z = z.scatter(0, w, 5.0)'
+		write reduced 'z = z.scatter_reduce(0, w, y, "sum")'
+		write place 'z = z.put(i, y[0, :3])'
+		write unpool 'p = pool(z[None])
+        z = nn.functional.max_unpool2d(*p, 3, 1)'
+		write mixed 'p, j = pool(z[None])
+        z = nn.functional.max_unpool2d(p + y[:62, :254], j, 3, 1)'
+	} >"$BATS_TEST_TMPDIR/in"
+	filter --checks random "$BATS_TEST_TMPDIR/in"
+	diff - <(reasons) <<-'END'
+	copy random
+	apart kept
+	put random
+	pairs random
+	set random
+	mask kept
+	added kept
+	same kept
+	scatter random
+	value kept
+	reduced kept
+	place random
+	unpool kept
+	mixed random
+	END
+}
+
 @test "torch.compile has to take it and to agree; the guard has its say" {
 	{
 		task good 'return torch.softmax(x, -1) * y'
@@ -169,11 +215,12 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 		task floods 'import sys
         sys.stdout.write("x" * 1000000); return x + y'
 		task twice 'return x - y' "$xy" pass 'class Model: pass'
+		task slow 'return x + y' "$xy" pass 'import time; time.sleep(600)'
 		task odd 'return x + y' '{1: 2}'
 		jq -cn '{kind: "task", v: 1, name: "long", code: ("#" * 5000000)}'
 		task good 'return torch.softmax(x, -1) * y'
 	} >"$BATS_TEST_TMPDIR/in"
-	filter --checks contract,eager,finite --task-timeout 6 \
+	filter --checks contract,eager,finite --task-timeout 6 -j 2 \
 		"$BATS_TEST_TMPDIR/in"
 	[ ! -e "$canary" ]
 	diff - <(reasons) <<-'END'
@@ -191,10 +238,23 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 	forks eager
 	floods kept
 	twice kept
+	slow contract
 	odd contract
 	long contract
 	good kept
 	END
 	[ "$(jq -c .filter.status out | sort -u | tr '\n' ' ')" = \
 		'"ok" "rejected" ' ]
+}
+
+@test "a task that is not UTF-8 is answered by an error, and the next one judged" {
+	{
+		task one 'return x + y'
+		task two 'return x - y' | sed 's/nn/\xe9/'
+		task three 'return x * y' 'torch.randn(4), torch.randn(4)' pass '# -*- coding: latin-1 -*-'
+		task four 'return torch.softmax(x, -1) * y'
+	} >"$BATS_TEST_TMPDIR/in"
+	run -65 filter --checks contract "$BATS_TEST_TMPDIR/in"
+	[ "$(jq -c '[.kind, .line, .keep]' "$BATS_TEST_TMPDIR/out" | tr '\n' ' ')" = \
+'["task",null,true] ["error",2,null] ["task",null,true] ["task",null,true] ' ]
 }

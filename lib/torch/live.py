@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stack of pieces has to show before it is a task: it runs, its operators and inputs
+matter, and the same goes in and out whenever it is called."""
+import torch
+import torch.nn as nn
+
+from catorch import pieces
+from catorch.task import Recorder
+
+TOLERANCE = 1e-2
+FEW = 64                        # one element in so many has to differ
+
+
+class No(Exception):
+    """Why these pieces make no task; the same words for the same cause."""
+
+
+class Chain:
+    """The pieces of a rendered file, to be called one by one."""
+
+    given = ()                  # what the last run was called with
+
+    def __init__(self, stack, code):
+        self.stack = stack
+        self.model, self.get_inputs = pieces.load(code)
+
+    def calls(self):
+        """(expression, names of its inputs) of each piece, as in the file."""
+        count = 0
+        for k, piece in enumerate(self.stack):
+            values = []
+            for i in range(len(piece["inputs"])):
+                if k and i == piece["chain"]:
+                    values.append("x")
+                else:
+                    values.append(f"x{count}")
+                    count += 1
+            yield pieces.fill(piece["call"], f"self.op{k}", values)
+
+    def run(self, inputs, without=None):
+        """Every piece's result."""
+        space = {"self": self.model, "torch": torch, "nn": nn}
+        self.given = [t.clone() for t in inputs]
+        space.update((f"x{i}", t) for i, t in enumerate(self.given))
+        results = []
+        for k, call in enumerate(self.calls()):
+            if k != without:
+                space["x"] = eval(call, space)
+            elif not k:
+                space["x"] = inputs[self.stack[0]["chain"]]
+            results.append(space["x"])
+        return results
+
+
+def wide(t):
+    return t.to(torch.complex128 if t.is_complex() else torch.float64)
+
+
+def far(a, b):
+    """How many elements a check at TOLERANCE tells apart; None: all, whatever they hold."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return None
+    a, b = wide(a), wide(b)
+    apart = ~((a - b).abs() <= TOLERANCE + TOLERANCE * b.abs())
+    apart &= ~(a.isnan() & b.isnan()) & (a != b)
+    return apart.sum().item()
+
+
+def differ(a, b):
+    """Whether they differ in more than a few elements."""
+    count = far(a, b)
+    return count is None or count * FEW >= max(a.numel(), 1)
+
+
+def first(result):
+    value, _ = pieces.first_tensor(result)
+    if value is None:
+        raise No("a result is no tensor")
+    return value
+
+
+def check_calls(chain, inputs, others):
+    """The last result, if it hangs on the inputs and on nothing else."""
+    try:
+        with Recorder(writes=True) as seen:
+            results = chain.run(inputs)
+        given = chain.given
+        second = chain.run(others)
+    except Exception:
+        raise No("it does not run") from None
+    if not all(map(torch.equal, given, inputs)):
+        raise No("it changes its inputs")
+    if seen.most > 1:
+        raise No("it writes to one place twice, in no order")
+    pairs = [tuple(map(first, pair)) for pair in zip(results, second, strict=True)]
+    if not all(pieces.finite(a) for a, _ in pairs):
+        raise No("too little of a result is finite")
+    if any(a.shape != b.shape for a, b in pairs):
+        raise No("a result's shape depends on values")
+    # What comes out the same whatever goes in makes all before it idle.
+    if not all(differ(*pair) for pair in pairs) or \
+            not differ(pairs[-1][0], torch.zeros_like(pairs[-1][0])):
+        raise No("the result hardly depends on the inputs")
+    return pairs[-1][0]
+
+
+def check_pieces(chain, inputs, whole):
+    """Every piece matters: without it the result is another one."""
+    for k in range(len(chain.stack)):
+        try:
+            rest = chain.run(inputs, without=k)[-1]
+        except Exception:
+            continue            # without it nothing fits: it matters
+        if isinstance(rest, torch.Tensor) and not differ(whole, rest):
+            raise No("an operator changes nothing")
+
+
+def check_inputs(chain, inputs, others, whole):
+    for i, other in enumerate(others):
+        try:
+            rest = first(chain.run([*inputs[:i], other, *inputs[i + 1:]])[-1])
+        except Exception:
+            continue            # it does not fit to the others: it matters
+        if far(whole, rest) == 0:
+            raise No("an input changes nothing")
+
+
+def writes(piece):
+    """Whether the piece alone writes to places that indices name."""
+    chain = Chain([piece], pieces.render([piece]))
+    with Recorder(writes=True) as seen:
+        chain.run(chain.get_inputs())
+    return seen.most > 0
+
+
+def check(stack, device):
+    """The code of the stack, or No."""
+    code = pieces.render(stack)
+    with device:
+        chain = Chain(stack, code)
+        inputs, others = chain.get_inputs(), chain.get_inputs()
+    whole = check_calls(chain, inputs, others)
+    check_pieces(chain, inputs, whole)
+    check_inputs(chain, inputs, others, whole)
+    return code
+
+
+def check_idle(piece, device):
+    """That a piece alone does more than give back what it got, in whatever shape."""
+    with device:
+        chain = Chain([piece], pieces.render([piece]))
+        inputs = chain.get_inputs()
+    whole = first(chain.run(inputs)[-1])
+    for t in inputs:
+        if t.numel() == whole.numel() and not differ(whole, t.reshape(whole.shape)):
+            raise No("it gives back an input")
