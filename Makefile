@@ -204,11 +204,13 @@ torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.inc \
 	lib/torch/*.txt) \
 	$(wildcard $(foreach d,* */* */*/* */*/*/*,lib/torch/slim/$d.h*))
 skill_files := $(shell find -L skills -type f)
+pipeline_files := $(filter-out %/demo.sh %/demo-learn.sh pipelines/learn/%, \
+	$(shell find pipelines -type f))
 manuals := $(wildcard man/*.[157])
 installed = $(tools:%=bin/%) lib/cuda-agent/libca-child.so \
 	lib/cuda-agent/nvrtc-child lib/cuda-agent/agent-client \
 	$(torch_files:lib/%=lib/cuda-agent/%) \
-	$(skill_files:%=lib/cuda-agent/%) \
+	$(addprefix lib/cuda-agent/,$(skill_files) $(pipeline_files)) \
 	$(foreach m,$(manuals),share/man/man$(subst .,,$(suffix $m))/$(notdir $m)) \
 	$(tools:%=share/bash-completion/completions/%)
 root = $(DESTDIR)$(PREFIX)
@@ -219,8 +221,8 @@ $(root)/lib/cuda-agent/%: $(BIN)/%
 	install -D -m 755 $< $@
 $(root)/lib/cuda-agent/%: lib/%
 	install -D -m 644 $< $@
-$(root)/lib/cuda-agent/skills/%: skills/%
-	install -D -m 644 $< $@
+$(root)/lib/cuda-agent/%: %
+	install -D -m $(if $(filter pipelines/%.sh,$<),755,644) $< $@
 $(root)/share/bash-completion/completions/%: $(BIN)/%
 	@mkdir -p $(@D)
 	$< --completion=bash >$@

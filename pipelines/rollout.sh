@@ -13,7 +13,8 @@
 # Ends with a summary: rewards, stop reasons, tokens, seconds, cost.  -c DOLLARS
 # and -C DOLLARS: price of a million tokens in and out.
 set -eu -o pipefail
-bin=${CA_BIN:-$(cd "$(dirname "$0")/.." && pwd)/bin}
+here=$(cd "$(dirname "$0")" && pwd)
+bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 
 usage() {
 	sed -n '4,15s/^# \{0,1\}//p' "$0"

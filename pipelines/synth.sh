@@ -17,7 +17,8 @@
 # shellcheck disable=SC2016 # what looks like variables is jq's
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-bin=$(cd "${CA_BIN:-$here/../bin}" && pwd)
+bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
+bin=$(cd "$bin" && pwd)
 
 usage() {
 	sed -n '4,17s/^# \{0,1\}//p' "$0" >&2
@@ -78,7 +79,7 @@ exec 9>"$out/lock"
 # What a kill left behind finishes its task first.
 flock -w 300 9 || fail 75 "another run is at work in '$out'"
 # Unfinished files have six letters behind their names.
-rm -f "$out"/{ops.*,share}.*.?????? "$out/checked.ndjson".??????
+rm -f "$out"/{part,share.*}.?????? "$out/checked.ndjson".??????
 # shellcheck source=pipelines/synth/make.sh
 . "$here/synth/make.sh"
 # shellcheck source=pipelines/synth/judge.sh

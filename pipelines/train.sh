@@ -22,7 +22,7 @@
 # Metrics are in DIR/STAGE/metrics.ndjson, the last actor is what DIR/actor points to.
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-bin=${CA_BIN:-$here/../bin}
+bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 
 usage() {
 	sed -n '4,26s/^# \{0,1\}//p' "$0" >&2

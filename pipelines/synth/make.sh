@@ -21,7 +21,8 @@ crawl_part() { # source, part
 		rm -f "$out/crawl.$1.$2"
 		# shellcheck disable=SC2086 # no word, or one
 		"$bin/ca-crawl" -q $device --seed "$seed" --part "$2/$PARTS" --ms "$ms" \
-			--min-yield 0 --summary "$out/crawl.$1.$2" -o "$out/ops.$1.$2" "$1"
+			--min-yield 0 --summary "$out/crawl.$1.$2" -o "$out/part" "$1"
+		mv "$out/part" "$out/ops.$1.$2"
 	}
 }
 

@@ -35,6 +35,23 @@ installed_tools() {
 	done
 }
 
+@test "pipelines are installed, find the programs, and the manual has their options" {
+	local at=$STAGE/usr/lib/cuda-agent/pipelines
+	run -66 env -u CA_BIN "$at/synth.sh" --report nowhere
+	mandoc -Tascii "$STAGE/usr/share/man/man7/ca-pipelines.7" | sed 's/.\x08//g' >page
+	for script in synth rollout train; do
+		run -64 env -u CA_BIN "$at/$script.sh"
+		grep -oE -e '(^|[ [,])--?[a-zA-Z][a-z-]*' <<<"$output" | tr -d '[ ,' >options
+		[ "$(wc -l <options)" -gt 5 ]
+		while read -r option; do
+			grep -qw -e "$option" page || {
+				echo "$script.sh: $option"
+				false
+			}
+		done <options
+	done
+}
+
 @test "an installed chain judges without the checkout" {
 	[ "$(id -u)" = 0 ] || skip 'only root can hide the checkout'
 	cp -r "$TOP/fixtures/workdirs/cpu/axpby" "$BATS_TEST_TMPDIR/mine"

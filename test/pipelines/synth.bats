@@ -46,7 +46,7 @@ killed() {
 		echo synth
 	} >start
 	chmod 755 start
-	killed 'compgen -G "out/ops.torch.1.*" >/dev/null'
+	killed 'compgen -G "out/part.*" >/dev/null'
 	killed '[ -s out/ops.torch.1 ]'
 	cp out/ops.torch.1 ops
 	killed 'compgen -G "out/share.*" >/dev/null'
