@@ -20,6 +20,7 @@
 #include "judge/witness.h"
 
 #define POOL_FLOOR ((size_t)64 << 20)
+#define POOL_ZONES ((size_t)64 << 10)	/* beside its blocks */
 #define HOST_SECONDS 120
 #define DESC_BYTES ((size_t)1 << 20)
 
@@ -198,7 +199,7 @@ static int request(struct judge *j, struct runner *r, const struct str *req,
 static size_t pool_bytes(const struct oracle *o)
 {
 	size_t want = 2 * o->input_bytes + 6 * o->expect_bytes +
-		      o->param_bytes;
+		      o->param_bytes + POOL_ZONES;
 
 	return want > POOL_FLOOR ? want : POOL_FLOOR;
 }

@@ -122,7 +122,9 @@ struct PoolAllocator final : c10::Allocator {
 	c10::DataPtr allocate(size_t n) override
 	{
 		void *p = nullptr;
-		size_t size = (n + kAlign - 1) & ~(kAlign - 1);
+		/* Outside of the pool, where nobody looks, what goes a little
+		 * too far must not break the heap. */
+		size_t size = Pool::whole(n);
 
 		if (n && n < pool.len &&
 		    pool_on.load(std::memory_order_relaxed))

@@ -66,6 +66,12 @@ reward_of() {
 	echo "${reward:-$(header "$1" reward)}"
 }
 
+timing() { # FILE
+	"$bin/ca-profile" --device "$device" --rules "$rules" --quick \
+		--baseline eager --trust-key "$work/key" "$1" |
+		"$bin/ca-reward" --trust-key "$work/key"
+}
+
 # told NAME WHAT GOT WANT TEXT: one line, and kept if it is as it should be
 told() {
 	if [[ " $4 " == *" $3 "* ]]; then
@@ -119,15 +125,26 @@ verdict() {
 # commands; the last line is the record
 by_script() {
 	# shellcheck disable=SC2034 # read there
-	local dir=$work/$1
+	local dir=$work/$1 line
 	# shellcheck source=/dev/null
 	. "$work/$1.script" >"$work/told" &
 	if wait $!; then
-		verdict "$(tail -n 1 "$work/told")"
+		line=$(tail -n 1 "$work/told")
+		verdict "$line"
+		[ "$(jq .reward <<<"$line")" = null ] || payment "$line"
 	else
 		told "$1" '' 'script failed' "$(expected \
 			"$here/$device/$1.attack")" ''
 	fi
+}
+
+# payment RECORD: the same for its reward
+payment() {
+	local name
+	name=$(jq -r .name <<<"$1")
+	told "$name" 'reward ' "$(jq -r .reward.value <<<"$1")" \
+		"$(reward_of "$here/$device/$name.attack")" \
+		"$(jq -r .reward.reason <<<"$1")"
 }
 
 # judge FILE...: one stream, so that the hosts are shared; leaves $work/out
@@ -178,21 +195,16 @@ all_weak() {
 # profile FILE: what is right in it, a line for each; what was disturbed by
 # somebody else says nothing and stays
 profile() {
-	local line name
-	"$bin/ca-profile" --device "$device" --rules "$rules" --quick \
-		--baseline eager --trust-key "$work/key" "$1" |
-		"$bin/ca-reward" --trust-key "$work/key" >"$work/fifo" &
+	local line
+	timing "$1" >"$work/fifo" &
 	: >"$work/disturbed"
 	while read -r line <&4; do
-		name=$(jq -r .name <<<"$line")
 		if [ "$(jq .profile.contended <<<"$line")" = true ]; then
 			jq -c 'del(.profile, .reward)' <<<"$line" \
 				>>"$work/disturbed"
-			continue
+		else
+			payment "$line"
 		fi
-		told "$name" 'reward ' "$(jq -r .reward.value <<<"$line")" \
-			"$(reward_of "$here/$device/$name.attack")" \
-			"$(jq -r .reward.reason <<<"$line")"
 	done 4<"$work/fifo"
 	wait $!
 	mv "$work/disturbed" "$1"
@@ -211,6 +223,7 @@ paid() {
 	while read -r line <&3; do
 		name=$(jq -r .name <<<"$line")
 		[ "$(jq -r .verify.status <<<"$line")" != ok ] ||
+			[ "$(jq .reward <<<"$line")" != null ] ||
 			! timed "$here/$device/$name.attack" ||
 			echo "$line" >>"$work/right"
 	done 3<"$work/out"

@@ -412,6 +412,40 @@ static void answers_in_other_precisions(void **state)
 }
 
 /* What forward names float32 is double there. */
+/* Zeros, ones, and of neighbours in bfloat16 the larger one, wherever. */
+static void tells_equal_values_apart(void **state)
+{
+	static const char code[] = IMPORT NO_INIT
+		"class Model(nn.Module):\n"
+		"    def forward(self, *xs):\n"
+		"        return [x.argmax(-1) for x in xs]\n"
+		"def get_inputs():\n"
+		"    one = torch.ones(64, dtype=torch.bfloat16)\n"
+		"    two = -2 * torch.ones(64, dtype=torch.bfloat16)\n"
+		"    two[40] = -1.9921875\n"
+		"    return [torch.zeros(64), one, one[:1].expand(64), two]\n";
+	static const struct { const char *how; int64_t at[4]; } row[] = {
+		{ "fp64", { 0, 0, 0, 40 } },
+		{ "falling", { 0, 0, 0, 40 } },
+		{ "rising", { 63, 63, 63, 40 } },
+	};
+	struct kid o;
+
+	(void)state;
+	NEED_HOST();
+	start_oracle(&o, code);
+	expect(&o, "native");
+	for (int i = 0; i < 3; i++) {
+		expect(&o, row[i].how);
+		well(&o);
+		for (int n = 0; n < 4; n++)
+			assert_int_equal(*(int64_t *)(void *)
+					 (region(&o, "expect")->p +
+					  o.m.leaf[n].offset), row[i].at[n]);
+	}
+	end(&o);
+}
+
 static void widens_what_forward_narrows(void **state)
 {
 	struct kid o;
@@ -605,6 +639,7 @@ int main(void)
 		cmocka_unit_test(reads_slots_of_its_set),
 		cmocka_unit_test(answers_in_other_precisions),
 		cmocka_unit_test(widens_what_forward_narrows),
+		cmocka_unit_test(tells_equal_values_apart),
 		cmocka_unit_test(refuses_what_has_no_double),
 		cmocka_unit_test(perturbs_state),
 		cmocka_unit_test(makes_families),
