@@ -5,9 +5,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "build/limits.h"
 #include "judge/hostmem.h"
 
 #define PAGE ((size_t)4096)
+#define SPARE 8			/* an eighth of what is free stays free */
+
+/* What is taken here is nobody's whom the kernel could kill for it. */
+static int is_there(size_t n, struct err *e)
+{
+	struct limits l;
+
+	limits_read(&l);
+	if (l.memory > 0 && n <= (size_t)(l.memory - l.memory / SPARE))
+		return 1;
+	err_set(e, CA_UNAVAILABLE, "no memory for %zu bytes: %lld are free", n,
+		(long long)l.memory);
+	return 0;
+}
 
 int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 {
@@ -15,6 +30,8 @@ int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 	int fd, rc = -1;
 
 	*m = (struct mem)MEM_NONE;
+	if (!is_there(n, e))
+		return -1;
 	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return err_sys(e, CA_UNAVAILABLE, "cannot make shared memory");

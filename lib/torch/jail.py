@@ -22,6 +22,9 @@ MESSAGE = 512
 TMP_BYTES = 1 << 30
 # Nothing that a worker on the CPU needs; filling more than this takes seconds.
 WORKER_TMP_BYTES = 64 << 20
+# Descriptors, and bytes of each file: a file in memory counts as nobody's address space,
+# so that their product is what a process can fill beside its limit.
+FILES = {WORKER_CPU: (128, 16 << 20), WORKER_CUDA: (256, 64 << 20), ORACLE: (256, 64 << 20)}
 STORE_FILES = 2000
 STORE_BYTES = 256 << 20
 STORE_ENTRIES = 4000
@@ -148,8 +151,9 @@ class Jail:
             return
         lists = strings(readable(*self.ro)), strings(self.rw), strings(self.devices())
         at = [ctypes.addressof(x) for x in lists]
-        seal = Seal(self.level, self.profile(), USE_CUDA if self.cuda else 0, 0, *at,
-                    0 if self.cuda else self.mem_bytes, 0, 0)
+        nofile, file_bytes = FILES.get(self.profile(), (0, 0))
+        seal = Seal(self.level, self.profile(), USE_CUDA if self.cuda else 0, nofile, *at,
+                    0 if self.cuda else self.mem_bytes, file_bytes, 0)
         self.call("jail_self_seal", ctypes.byref(seal))
 
     def ended(self):

@@ -102,11 +102,16 @@ static void test_leaves_absurd(void **state)
 static void test_cpu_memory(void **state)
 {
 	struct device *d = device_open("cpu", NULL);
+	struct err e = ERR_INIT;
 	struct mem a, b;
 	char back[16];
 
 	(void)state;
 	assert_non_null(d);
+	/* Refused before anything is taken: nobody else's is needed for it. */
+	assert_int_equal(d->ops->shared(d, (size_t)1 << 46, 0, &a, &e), -1);
+	assert_int_equal(e.code, CA_UNAVAILABLE);
+	assert_non_null(strstr(e.msg, "are free"));
 	assert_int_equal(d->ops->shared(d, 100, 0, &a, NULL), 0);
 	assert_int_equal(d->ops->private_mem(d, 100, &b, NULL), 0);
 	assert_int_equal(ftruncate(a.fd, 0), -1);
