@@ -13,6 +13,7 @@
 #include "base/child.h"
 #include "base/io.h"
 #include "base/path.h"
+#include "jinja/jinja.h"
 #include "rec/reader.h"
 
 #define TEMPLATE_MAX ((size_t)1 << 20)
@@ -20,10 +21,13 @@
 #define LEAVE_SECONDS  2
 
 struct tmpl {
+	struct jinja *own;		/* NULL: not understood here */
+	char *bos, *eos;
+	struct str hello;		/* the first line for chat.py */
+	pthread_mutex_t lock;		/* of what follows */
 	pid_t pid;
-	int fd;
+	int fd;				/* -1: it was not needed yet */
 	struct reader in;
-	pthread_mutex_t lock;
 };
 
 /* A member that is a text, or {"content": text} as for special tokens. */
@@ -56,14 +60,43 @@ static int read_if_there(const char *dir, const char *name, struct str *s,
 	return read_file(path, TEMPLATE_MAX, s, e);
 }
 
-/* The first line for chat.py; empty when there is no template. */
-static int hello(const char *dir, struct str *line, struct err *e)
+/* The first line for chat.py. */
+static int write_hello(struct tmpl *c, const char *template, struct err *e)
 {
-	static const char *const token[] = { "bos_token", "eos_token" };
+	struct jw w;
+
+	jw_init(&w, &c->hello);
+	jw_obj(&w);
+	jw_kstr(&w, "template", template);
+	jw_kstr(&w, "bos_token", c->bos);
+	jw_kstr(&w, "eos_token", c->eos);
+	jw_end_obj(&w);
+	str_addc(&c->hello, '\n');
+	return c->hello.failed ? err_set(e, CA_SOFTWARE, "no memory") : 0;
+}
+
+/* `why` it is not understood, if it is not. */
+static int take_template(struct tmpl *c, const struct json *config,
+			 const char *template, struct err *why, struct err *e)
+{
+	const char *bos = text_of(json_get(config, "bos_token"));
+	const char *eos = text_of(json_get(config, "eos_token"));
+
+	c->bos = strdup(bos ? bos : "");
+	c->eos = strdup(eos ? eos : "");
+	if (!c->bos || !c->eos)
+		return err_set(e, CA_SOFTWARE, "no memory");
+	c->own = jinja_parse(template, strlen(template), why);
+	return write_hello(c, template, e);
+}
+
+/* 1: there is a template; 0: there is none. */
+static int read_template(struct tmpl *c, const char *dir, struct err *why,
+			 struct err *e)
+{
 	struct str own = STR_INIT, text = STR_INIT;
 	struct json *config = NULL;
 	const char *template;
-	struct jw w;
 	int rc = -1;
 
 	if (read_if_there(dir, "chat_template.jinja", &own, e) ||
@@ -77,21 +110,8 @@ static int hello(const char *dir, struct str *line, struct err *e)
 		}
 	}
 	template = own.len ? own.buf : find_template(config);
-	rc = 0;
-	if (!template)
-		goto out;
-	jw_init(&w, line);
-	jw_obj(&w);
-	jw_kstr(&w, "template", template);
-	for (int i = 0; i < 2; i++) {
-		const char *t = text_of(json_get(config, token[i]));
-
-		jw_kstr(&w, token[i], t ? t : "");
-	}
-	jw_end_obj(&w);
-	str_addc(line, '\n');
-	if (line->failed)
-		rc = err_set(e, CA_SOFTWARE, "no memory");
+	rc = !template ? 0 :
+	     take_template(c, config, template, why, e) ? -1 : 1;
 out:
 	json_free(config);
 	str_release(&own);
@@ -99,7 +119,7 @@ out:
 	return rc;
 }
 
-/* Starts Python with one end of a socket; returns the other end. */
+/* Starts Python with one end of a socket; the other one is ours. */
 static int start(struct tmpl *c, struct err *e)
 {
 	char python[CA_PATH_MAX], script[CA_PATH_MAX], number[16];
@@ -127,48 +147,61 @@ static int start(struct tmpl *c, struct err *e)
 	return 0;
 }
 
+/* Ends Python; the next request starts it again. */
+static void leave(struct tmpl *c)
+{
+	if (c->fd < 0)
+		return;
+	close(c->fd);
+	c->fd = -1;
+	child_finish(c->pid, deadline_in(LEAVE_SECONDS), NULL);
+	reader_release(&c->in);
+}
+
+static int say_hello(struct tmpl *c, struct err *e)
+{
+	if (start(c, e))
+		return -1;
+	if (!write_full(c->fd, c->hello.buf, c->hello.len, e))
+		return 0;
+	leave(c);
+	return err_wrap(e, "chat template");
+}
+
 int tmpl_open(const char *dir, struct tmpl **out, struct err *e)
 {
-	struct str line = STR_INIT;
-	struct tmpl *c = NULL;
-	int rc = -1;
+	struct tmpl *c = calloc(1, sizeof *c);
+	struct err why = ERR_INIT;
+	int rc;
 
 	*out = NULL;
-	if (hello(dir, &line, e))
-		goto out;
-	rc = 0;
-	if (!line.len)
-		goto out;
-	rc = -1;
-	c = calloc(1, sizeof *c);
-	if (!c) {
-		err_set(e, CA_SOFTWARE, "no memory");
-		goto out;
-	}
+	if (!c)
+		return err_set(e, CA_SOFTWARE, "no memory");
 	pthread_mutex_init(&c->lock, NULL);
 	c->fd = -1;
-	if (!start(c, e) && !write_full(c->fd, line.buf, line.len, e))
-		rc = 0;
-out:
-	str_release(&line);
-	if (rc) {
-		tmpl_close(c);
-		c = NULL;
+	rc = read_template(c, dir, &why, e);
+	if (rc > 0 && !c->own) {
+		mention("chat template: Python renders it (%s)", why.msg);
+		/* Whether there is one should be known now, not later. */
+		rc = say_hello(c, e) ? -1 : 1;
 	}
-	*out = c;
-	return rc;
+	if (rc > 0)
+		*out = c;
+	else
+		tmpl_close(c);
+	return rc < 0 ? -1 : 0;
 }
 
 void tmpl_close(struct tmpl *c)
 {
 	if (!c)
 		return;
-	if (c->fd >= 0) {
-		close(c->fd);
-		child_finish(c->pid, deadline_in(LEAVE_SECONDS), NULL);
-		reader_release(&c->in);
-	}
+	leave(c);
 	pthread_mutex_destroy(&c->lock);
+	jinja_free(c->own);
+	str_release(&c->hello);
+	free(c->bos);
+	free(c->eos);
 	free(c);
 }
 
@@ -180,13 +213,18 @@ static struct json *ask(struct tmpl *c, const struct str *line, struct err *e)
 	size_t len;
 
 	pthread_mutex_lock(&c->lock);
-	if (write_full(c->fd, line->buf, line->len, e))
+	if (c->fd < 0 && say_hello(c, e)) {
+		;
+	} else if (write_full(c->fd, line->buf, line->len, e)) {
 		err_wrap(e, "chat template");
-	else if (reader_next(&c->in, &answer, &len, e) != LINE_OK)
+		leave(c);
+	} else if (reader_next(&c->in, &answer, &len, e) != LINE_OK) {
 		err_set(e, CA_UNAVAILABLE, "chat template: its renderer does "
 			"not answer");
-	else
+		leave(c);
+	} else {
 		j = json_parse(answer, len, JSON_MAX_LINE, NULL, e);
+	}
 	pthread_mutex_unlock(&c->lock);
 	return j;
 }
@@ -202,9 +240,10 @@ static void write_first(struct jw *w, const struct json *messages, size_t n)
 	jw_end_arr(w);
 }
 
-int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
-		const struct json *tools, int open, struct str *out,
-		struct err *e)
+/* By jinja2. */
+static int render_there(struct tmpl *c, const struct json *messages, size_t n,
+			const struct json *tools, int open, struct str *out,
+			struct err *e)
 {
 	struct str line = STR_INIT;
 	struct json *j = NULL;
@@ -212,9 +251,6 @@ int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
 	struct jw w;
 	int rc = -1;
 
-	if (!c)
-		return err_set(e, CA_DATAERR, "the model has no chat "
-			       "template");
 	jw_init(&w, &line);
 	jw_obj(&w);
 	write_first(&w, messages, n);
@@ -239,4 +275,33 @@ int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
 	json_free(j);
 	str_release(&line);
 	return rc;
+}
+
+int tmpl_render(struct tmpl *c, const struct json *messages, size_t n,
+		const struct json *tools, int open, struct str *out,
+		struct err *e)
+{
+	struct jinja_vars v = { .messages = messages, .n = n,
+				.tools = tools, .open = open };
+	struct err why = ERR_INIT;
+
+	if (!c)
+		return err_set(e, CA_DATAERR, "the model has no chat "
+			       "template");
+	v.bos = c->bos;
+	v.eos = c->eos;
+	switch (c->own ? jinja_render(c->own, &v, out, &why) :
+			 JINJA_UNKNOWN) {
+	case JINJA_TEXT:
+		return 0;
+	case JINJA_REFUSED:
+		return err_set(e, CA_DATAERR, "chat template: %s", why.msg);
+	default:
+		break;
+	}
+	if (!render_there(c, messages, n, tools, open, out, e))
+		return 0;
+	/* Without Python, what it was needed for is worth knowing. */
+	return e->code == CA_UNAVAILABLE && *why.msg ?
+	       err_wrap(e, "chat template: %s", why.msg) : -1;
 }

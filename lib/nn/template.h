@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From messages to the text that a model was trained on, by the chat template
- * of its folder.
+ * of its folder: in this process as far as lib/jinja understands it, else in
+ * Jinja's sandbox (torch/chat.py), a process that ends with the thread whose
+ * request started it and is started again when it is needed.
  */
 #ifndef CA_NN_TEMPLATE_H
 #define CA_NN_TEMPLATE_H
@@ -13,10 +15,9 @@
 struct tmpl;
 
 /*
- * Reads dir/chat_template.jinja, or the template in tokenizer_config.json,
- * and starts torch/chat.py, which renders it in Jinja's sandbox; the process
- * ends with the calling thread.  Without a template *out is NULL and
- * tmpl_render says so.  CA_UNAVAILABLE when there is no Python.
+ * Reads dir/chat_template.jinja, or the template in tokenizer_config.json.
+ * Without one *out is NULL and tmpl_render says so.  CA_UNAVAILABLE when it
+ * needs Python and there is none.
  */
 int tmpl_open(const char *dir, struct tmpl **out, struct err *e);
 void tmpl_close(struct tmpl *c);

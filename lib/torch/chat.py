@@ -24,11 +24,25 @@ def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=F
 
 
 def compile_template(text):
-    from jinja2.ext import loopcontrols
+    from jinja2 import nodes
+    from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    class Generation(Extension):
+        """{% generation %}: what the model itself says; here only a scope."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("whole"), [], [], body).set_lineno(line)
+
+        def whole(self, caller):
+            return caller()
+
     env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                        extensions=[loopcontrols])
+                                        extensions=[loopcontrols, Generation])
     env.filters["tojson"] = to_json
     env.globals["raise_exception"] = refuse
     env.globals["strftime_now"] = lambda fmt: datetime.datetime.now().strftime(fmt)
@@ -65,4 +79,5 @@ def main():
         lines.flush()
 
 
-main()
+if __name__ == "__main__":
+    main()

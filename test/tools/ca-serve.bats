@@ -4,6 +4,8 @@
 # ca-serve --generate on a small model without sense.  That the numbers are
 # right is for test/models to show.
 
+bats_require_minimum_version 1.5.0
+
 here=$BATS_TEST_DIRNAME
 bin=${CA_BIN:-$here/../../bin}
 
@@ -147,6 +149,29 @@ prompts() {
 	serve in >out 2>err || status=$?
 	[ "$status" = 65 ]
 	grep -q SecurityError err
+}
+
+@test "chat needs no Python where the template is understood" {
+	echo '{"kind":"prompt","v":1,"messages":[{"role":"user","content":"in <e> the"}],"max_tokens":1}' >in
+	serve in >with
+	CA_PYTHON=/nowhere PATH=$PATH serve -v in >without 2>said
+	jq -e .completion without
+	[ "$(jq -c .completion.prompt_tokens with)" = "$(jq -c .completion.prompt_tokens without)" ]
+	run ! grep -q Python said
+	CA_PYTHON=/nowhere run -65 serve - <<<'{"kind":"prompt","v":1,"messages":[{"role":"bad"}]}'
+	[[ $output == *'TemplateError: no such role'* ]]
+	# What is not understood is told from the start.
+	printf '{%% macro m() %%}x{%% endmacro %%}{{ m() }}' >model/chat_template.jinja
+	CA_PYTHON=/nowhere run -69 serve in
+	serve -v in 2>said >out
+	jq -e .completion out
+	grep -q "chat template: Python renders it (line 1: .*'macro'" said
+	# What only some conversations need, when they come.
+	printf '{{ messages[0].content[1] }}' >model/chat_template.jinja
+	serve in >out
+	[ "$(jq .completion.prompt_tokens out)" = 1 ]
+	CA_PYTHON=/nowhere run -69 serve in
+	[[ $output == *'chat template: line 1'*nowhere* ]]
 }
 
 @test "models that lie are refused by name" {

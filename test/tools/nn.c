@@ -18,6 +18,10 @@
  * nn train DIR DEVICE DTYPE SEQS LEN RECOMPUTE: times training steps on random
  * tokens, prints time, tokens a second and MFU as TRAINING defines it.
  *
+ * nn template FILE: the answer to each line {"messages", "tools",
+ * "add_generation_prompt", "bos_token", "eos_token"} by a chat template, as
+ * {"text"}, {"error"} or, where it would go to Python, {"unknown"}.
+ *
  * nn decode DIR DEVICE DTYPE SEQS LEN EXACT: times generation of LEN tokens by
  * SEQS sequences at once.
  */
@@ -29,10 +33,12 @@
 
 #include "base/io.h"
 #include "base/rand.h"
+#include "jinja/jinja.h"
 #include "nn/ckpt.h"
 #include "nn/gen.h"
 #include "nn/tok.h"
 #include "nn/train.h"
+#include "rec/reader.h"
 #include "gradients.h"
 
 static struct err e = ERR_INIT;
@@ -61,6 +67,57 @@ static int tokens(const char *dir, const char *path)
 	fclose(f);
 	tok_ids_release(&ids);
 	tok_free(t);
+	return fflush(stdout) ? CA_IOERR : 0;
+}
+
+static void answer(const struct jinja *j, const struct json *request)
+{
+	static const char *const key[] = { "text", "error", "unknown" };
+	struct str text = STR_INIT, line = STR_INIT;
+	struct jinja_vars v = {
+		.messages = json_get(request, "messages"), .n = SIZE_MAX,
+		.tools = json_get(request, "tools"),
+		.open = json_get_bool(request, "add_generation_prompt", 0),
+		.bos = json_get_str(request, "bos_token", ""),
+		.eos = json_get_str(request, "eos_token", "") };
+	enum jinja_end end = j ? jinja_render(j, &v, &text, &e) :
+				 JINJA_UNKNOWN;
+	struct jw w;
+
+	jw_init(&w, &line);
+	jw_obj(&w);
+	jw_kstr(&w, key[end], end == JINJA_TEXT ? (text.buf ? text.buf : "") :
+				e.msg);
+	jw_end_obj(&w);
+	puts(line.buf);
+	str_release(&text);
+	str_release(&line);
+}
+
+static int template(const char *path)
+{
+	struct str text = STR_INIT;
+	struct reader in;
+	struct jinja *j;
+	char *line;
+	size_t len;
+
+	if (read_file(path, (size_t)1 << 20, &text, &e))
+		die_err(&e);
+	j = jinja_parse(text.buf ? text.buf : "", text.len, &e);
+	reader_init(&in, 0, -1);
+	while (reader_next(&in, &line, &len, &e) == LINE_OK) {
+		struct json *r = json_parse(line, len, JSON_MAX_LINE, NULL,
+					    &e);
+
+		if (!r)
+			die_err(&e);
+		answer(j, r);
+		json_free(r);
+	}
+	reader_release(&in);
+	jinja_free(j);
+	str_release(&text);
 	return fflush(stdout) ? CA_IOERR : 0;
 }
 
@@ -313,6 +370,8 @@ static int time_decoding(char **argv)
 int main(int argc, char **argv)
 {
 	gpu_calm_threads(argv);
+	if (argc == 3 && !strcmp(argv[1], "template"))
+		return template(argv[2]);
 	if (argc == 4 && !strcmp(argv[1], "tok"))
 		return tokens(argv[2], argv[3]);
 	if ((argc == 6 || argc == 7) && !strcmp(argv[1], "step"))
