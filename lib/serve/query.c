@@ -582,30 +582,37 @@ static void absorb(struct query *q, struct choice *h)
 	}
 }
 
-/* Up to which byte the text can be told: the rest may turn out to be a stop
- * text, half a character or a call. */
-static size_t certain(const struct query *q, const struct choice *h)
+/* Up to which byte the text stays as it is: the rest may turn out to be a stop
+ * text or half a character. */
+static size_t settled(const struct query *q, const struct choice *h)
 {
 	size_t n = h->text.len;
 
 	if (h->stopped)
-		n = h->limit;
-	else if (!h->ended)
-		n = utf8_whole(h->text.buf, n - stop_begun(q, &h->text));
-	if (q->w.tools && n) {
-		size_t content = tools_content(h->text.buf, n);
+		return h->limit;
+	return h->ended ? n :
+	       utf8_whole(h->text.buf, n - stop_begun(q, &h->text));
+}
 
-		n = content > h->told ? content : h->told;
-	}
-	return n;
+/* Of these, up to which it can be told: the rest may turn out to be a call. */
+static size_t certain(const struct query *q, const struct choice *h, size_t n)
+{
+	size_t content = q->w.tools && n ? tools_content(h->text.buf, n) : n;
+
+	return content > h->told || !q->w.tools ? content : h->told;
 }
 
 static void tell_choice(struct query *q, struct choice *h)
 {
+	size_t n;
+
 	absorb(q, h);
 	if (q->state != QUERY_STREAM || h->finished)
 		return;
-	reply_more(q, h, certain(q, h), &q->out);
+	n = settled(q, h);
+	reply_more(q, h, certain(q, h, n), &q->out);
+	if (q->w.tools && n)
+		reply_calls(q, h, n, &q->out);
 	if (h->ended) {
 		if (reply_finish(q, h, &q->out))
 			q->out.failed = 1;

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "serve/core.h"
+#include "serve/tools.h"
 
 /* One completion. */
 struct choice {
@@ -32,6 +33,8 @@ struct choice {
 	size_t limit;			/* at this byte; else SIZE_MAX */
 	size_t told;			/* bytes and tokens in the stream */
 	int told_tokens, finished;
+	struct tools_scan scan;		/* of calls in a stream; told of them */
+	size_t told_calls, told_args;	/* and of the last one's arguments */
 };
 
 enum query_state {

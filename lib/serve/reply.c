@@ -199,24 +199,32 @@ static const char *finish_of(const struct choice *h, size_t calls)
 	return calls ? "tool_calls" : "stop";
 }
 
-static void write_calls(const struct query *q, const struct choice *h,
-			const struct tools_calls *c, int numbered,
-			struct jw *w)
+/* Begins call number i; its name and arguments follow. */
+static void begin_call(const struct query *q, const struct choice *h,
+		       size_t i, int numbered, struct jw *w)
 {
 	char id[96];
 
+	snprintf(id, sizeof id, "call_%s_%d_%zu", strchr(q->id, '-') + 1,
+		 h->index, i);
+	jw_obj(w);
+	if (numbered)
+		jw_kint(w, "index", (int64_t)i);
+	jw_kstr(w, "id", id);
+	jw_kstr(w, "type", "function");
+	jw_key(w, "function");
+	jw_obj(w);
+}
+
+/* Those from number `from` on; numbered in a stream. */
+static void write_calls(const struct query *q, const struct choice *h,
+			const struct tools_calls *c, size_t from,
+			int numbered, struct jw *w)
+{
 	jw_key(w, "tool_calls");
 	jw_arr(w);
-	for (size_t i = 0; i < c->n; i++) {
-		snprintf(id, sizeof id, "call_%s_%d_%zu", strchr(q->id, '-') +
-			 1, h->index, i);
-		jw_obj(w);
-		if (numbered)
-			jw_kint(w, "index", (int64_t)i);
-		jw_kstr(w, "id", id);
-		jw_kstr(w, "type", "function");
-		jw_key(w, "function");
-		jw_obj(w);
+	for (size_t i = from; i < c->n; i++) {
+		begin_call(q, h, i, numbered, w);
 		jw_kstr(w, "name", c->call[i].name);
 		jw_kstr(w, "arguments", c->call[i].arguments);
 		jw_end_obj(w);
@@ -239,6 +247,8 @@ static void write_head(const struct query *q, const char *object,
 	jw_kstr(w, "model", q->c->o.name);
 	jw_kstr(w, "system_fingerprint", print);
 	jw_kint(w, "weight_version", (int64_t)version);
+	if (q->w.token_ids)
+		jw_kstr(w, "logprobs_mode", "temperature");
 }
 
 static const char *object_of(const struct query *q, int chunk)
@@ -288,7 +298,7 @@ static void write_message(const struct query *q, const struct choice *h,
 	jw_key(w, "refusal");
 	jw_null(w);
 	if (c->n)
-		write_calls(q, h, c, 0, w);
+		write_calls(q, h, c, 0, 0, w);
 	jw_end_obj(w);
 }
 
@@ -481,27 +491,100 @@ void reply_more(const struct query *q, struct choice *h, size_t upto,
 	h->told_tokens = h->seen;
 }
 
+static void begin_delta(const struct query *q, const struct choice *h,
+			struct str *out, struct jw *w)
+{
+	begin_event(q, h, out, w);
+	jw_key(w, "delta");
+	jw_obj(w);
+	jw_key(w, "tool_calls");
+	jw_arr(w);
+}
+
+static void end_delta(const struct query *q, struct jw *w)
+{
+	jw_end_obj(w);			/* the function, */
+	jw_end_obj(w);			/* the call, */
+	jw_end_arr(w);
+	jw_end_obj(w);			/* the delta */
+	jw_key(w, "logprobs");
+	jw_null(w);
+	jw_key(w, "finish_reason");
+	jw_null(w);
+	end_event(q, w);
+}
+
+/* A call has begun. */
+static void tell_call(const struct query *q, struct choice *h,
+		      struct str *out)
+{
+	const struct tools_scan *s = &h->scan;
+	struct jw w;
+
+	begin_delta(q, h, out, &w);
+	begin_call(q, h, s->calls - 1, 1, &w);
+	jw_key(&w, "name");
+	jw_strn(&w, text_at(h, s->name), s->name_len);
+	jw_kstr(&w, "arguments", "");
+	end_delta(q, &w);
+	h->told_calls = s->calls;
+	h->told_args = s->from;
+}
+
+static void tell_arguments(const struct query *q, struct choice *h,
+			   struct str *out)
+{
+	const struct tools_scan *s = &h->scan;
+	struct jw w;
+
+	begin_delta(q, h, out, &w);
+	jw_obj(&w);
+	jw_kint(&w, "index", (int64_t)s->calls - 1);
+	jw_key(&w, "function");
+	jw_obj(&w);
+	jw_key(&w, "arguments");
+	jw_strn(&w, text_at(h, h->told_args), s->to - h->told_args);
+	end_delta(q, &w);
+	h->told_args = s->to;
+}
+
+void reply_calls(const struct query *q, struct choice *h, size_t upto,
+		 struct str *out)
+{
+	struct tools_scan *s = &h->scan;
+
+	while (tools_follow(s, q->w.tools, text_at(h, 0), upto)) {
+		if (h->told_calls < s->calls)
+			tell_call(q, h, out);
+		if (h->told_args < s->to)
+			tell_arguments(q, h, out);
+		if (s->state != TOOLS_TAIL)
+			return;
+	}
+}
+
 int reply_finish(const struct query *q, struct choice *h, struct str *out)
 {
 	struct tools_calls c;
 	struct jw w;
 	int rc = find_calls(q, h, &c);
 
-	if (h->told < c.content)
+	/* What was told as a call, and then cut off, is no content. */
+	if (!h->told_calls && h->told < c.content)
 		reply_more(q, h, c.content, out);
 	begin_event(q, h, out, &w);
 	if (q->w.kind == WANT_CHAT) {
 		jw_key(&w, "delta");
 		jw_obj(&w);
-		if (c.n)
-			write_calls(q, h, &c, 1, &w);
+		if (c.n > h->told_calls)
+			write_calls(q, h, &c, h->told_calls, 1, &w);
 		jw_end_obj(&w);
 	} else {
 		jw_kstr(&w, "text", "");
 	}
 	jw_key(&w, "logprobs");
 	jw_null(&w);
-	write_end(h, c.n, &w);
+	write_end(h, c.n + h->told_calls, &w);
 	end_event(q, &w);
 	remember(q, h, &c);
 	tools_release(&c);

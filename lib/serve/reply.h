@@ -17,6 +17,10 @@ void reply_open(const struct query *q, const struct choice *h,
 		struct str *out);
 void reply_more(const struct query *q, struct choice *h, size_t upto,
 		struct str *out);
+/* Appends what calls have begun up to byte `upto`, and of their arguments what
+ * is new; for what is no content. */
+void reply_calls(const struct query *q, struct choice *h, size_t upto,
+		 struct str *out);
 int reply_finish(const struct query *q, struct choice *h, struct str *out);
 
 /* Appends the last events, or the one with a fault. */

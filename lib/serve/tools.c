@@ -141,6 +141,145 @@ static int is_tool(const struct json *tools, const char *name)
 	return 0;
 }
 
+/* Takes a word behind white space at *at: 1; 0: it is not there; -1: the text
+ * ends before that can be said. */
+static int take(const char *text, size_t len, size_t *at, const char *word)
+{
+	size_t n = strlen(word), left;
+
+	*at += blank(text + *at, len - *at);
+	left = len - *at;
+	if (memcmp(text + *at, word, n < left ? n : left))
+		return 0;
+	*at += n;
+	return n <= left ? 1 : -1;
+}
+
+/* {"name": "X", "arguments": up to the object's brace. */
+static int read_head(struct tools_scan *s, const struct json *tools,
+		     const char *text, size_t len)
+{
+	size_t at = s->at, was;
+	const char *quote;
+	char name[65];
+	int rc;
+
+	if ((rc = take(text, len, &at, "{")) < 1 ||
+	    (rc = take(text, len, &at, "\"name\"")) < 1 ||
+	    (rc = take(text, len, &at, ":")) < 1 ||
+	    (rc = take(text, len, &at, "\"")) < 1)
+		return rc;
+	quote = memchr(text + at, '"', len - at);
+	s->name = at;
+	s->name_len = (quote ? (size_t)(quote - text) : len) - at;
+	if (s->name_len >= sizeof name)
+		return 0;
+	if (!quote)
+		return -1;
+	memcpy(name, text + at, s->name_len);
+	name[s->name_len] = '\0';
+	at += s->name_len + 1;
+	if (!is_tool(tools, name))
+		return 0;
+	if ((rc = take(text, len, &at, ",")) < 1)
+		return rc;
+	was = at;
+	rc = take(text, len, &at, "\"arguments\"");
+	if (!rc) {
+		at = was;
+		rc = take(text, len, &at, "\"parameters\"");
+	}
+	if (rc < 1 || (rc = take(text, len, &at, ":")) < 1 ||
+	    (rc = take(text, len, &at, "{")) < 1)
+		return rc;
+	s->from = at - 1;
+	s->to = s->at = at;
+	s->depth = 1;
+	s->quoted = s->escaped = 0;
+	return 1;
+}
+
+/* Up to the brace that closes the arguments. */
+static void read_arguments(struct tools_scan *s, const char *text, size_t len)
+{
+	for (; s->at < len && s->depth; s->at++) {
+		char c = text[s->at];
+
+		if (s->escaped)
+			s->escaped = 0;
+		else if (s->quoted && c == '\\')
+			s->escaped = 1;
+		else if (c == '"')
+			s->quoted = !s->quoted;
+		else if (!s->quoted && (c == '{' || c == '['))
+			s->depth++;
+		else if (!s->quoted && (c == '}' || c == ']'))
+			s->depth--;
+	}
+	s->to = s->at;
+	if (!s->depth)
+		s->state = TOOLS_TAIL;
+}
+
+/* A marker in front of the next call, or a text that is nothing but one. */
+static void look_for_call(struct tools_scan *s, const char *text, size_t len)
+{
+	size_t lead = blank(text, len), n = strlen(PYTHON);
+	const char *hit;
+
+	if (!s->calls && lead < len && !s->at) {
+		size_t left = len - lead;
+
+		if (!memcmp(text + lead, PYTHON, n < left ? n : left)) {
+			if (left < n)
+				return;
+			s->at = lead + n;
+		}
+		if (s->at || text[lead] == '{') {
+			s->state = TOOLS_HEAD;
+			s->begin = 0;
+			return;
+		}
+	}
+	hit = find(text + s->at, len - s->at, OPENS);
+	if (!hit) {
+		if (len - s->at > strlen(OPENS))
+			s->at = len - strlen(OPENS);
+		return;
+	}
+	s->begin = (size_t)(hit - text);
+	s->at = s->begin + strlen(OPENS);
+	s->state = TOOLS_HEAD;
+}
+
+int tools_follow(struct tools_scan *s, const struct json *tools,
+		 const char *text, size_t len)
+{
+	const char *hit;
+	int rc;
+
+	if (s->state == TOOLS_TAIL) {
+		hit = find(text + s->at, len - s->at, SHUTS);
+		if (!hit)
+			return 0;
+		s->at = (size_t)(hit - text) + strlen(SHUTS);
+		s->state = TOOLS_CONTENT;
+	}
+	if (s->state == TOOLS_CONTENT)
+		look_for_call(s, text, len);
+	if (s->state == TOOLS_HEAD) {
+		rc = s->calls < TOOLS_CALLS ?
+		     read_head(s, tools, text, len) : 0;
+		s->state = rc > 0 ? TOOLS_ARGUMENTS : rc ? TOOLS_HEAD :
+							   TOOLS_LOST;
+		s->calls += rc > 0;
+	}
+	if (s->state != TOOLS_ARGUMENTS)
+		return 0;
+	read_arguments(s, text, len);
+	return 1;
+}
+
 /* Adds the call that an object is: 1; 0: it is none; -1: no memory. */
 static int add_object(const struct json *tools, const struct json *o,
 		      struct tools_calls *out)
@@ -174,6 +313,25 @@ static int add_object(const struct json *tools, const struct json *o,
 	return 1;
 }
 
+/* Has the last call's arguments as they were written, as they are told while
+ * they are. */
+static int keep_spelling(const struct json *tools, const char *text,
+			 size_t len, struct tools_calls *out)
+{
+	struct tools_scan s = { .state = TOOLS_HEAD };
+	struct tools_call *c = &out->call[out->n - 1];
+	char *own;
+
+	if (!tools_follow(&s, tools, text, len) || s.state != TOOLS_TAIL)
+		return 1;
+	own = strndup(text + s.from, s.to - s.from);
+	if (!own)
+		return -1;
+	free(c->arguments);
+	c->arguments = own;
+	return 1;
+}
+
 /* Adds what a JSON text calls: 1, 0 or -1 as above. */
 static int add_json(const struct json *tools, const char *text, size_t len,
 		    struct tools_calls *out)
@@ -189,6 +347,8 @@ static int add_json(const struct json *tools, const char *text, size_t len,
 		}
 	} else if (root) {
 		rc = add_object(tools, root, out);
+		if (rc > 0)
+			rc = keep_spelling(tools, text, len, out);
 	}
 	json_free(root);
 	return rc;

@@ -21,10 +21,33 @@ int tools_check(const struct json *tools, struct fault *f);
  */
 size_t tools_content(const char *text, size_t len);
 
+/*
+ * Follows one choice's text as it grows, to tell a call's arguments before it
+ * ends: of calls that begin with name and arguments, in this order, the latter
+ * an object.  Any others are TOOLS_LOST, to be found at the end.
+ */
+enum tools_state { TOOLS_CONTENT, TOOLS_HEAD, TOOLS_ARGUMENTS, TOOLS_TAIL,
+		   TOOLS_LOST };
+
+struct tools_scan {
+	enum tools_state state;
+	size_t at;			/* read so far */
+	size_t calls;			/* begun so far; of the last one: */
+	size_t begin;			/* where it begins, with its marker */
+	size_t name, name_len;
+	size_t from, to;		/* its arguments so far */
+	int depth, quoted, escaped;
+};
+
+/* Reads on to byte `len`, but not beyond the end of a call's arguments: 1,
+ * and it is to be called again where something new is to be told. */
+int tools_follow(struct tools_scan *s, const struct json *tools,
+		 const char *text, size_t len);
+
 #define TOOLS_CALLS 64
 
 struct tools_call {
-	char *name, *arguments;		/* arguments: JSON text, or nearly */
+	char *name, *arguments;		/* arguments: as the model wrote them */
 };
 
 struct tools_calls {

@@ -43,14 +43,14 @@ static void calls_are_found(void **state)
 	(void)state;
 	expect_calls("a <tool_call>\n{\"name\": \"f\", \"arguments\": "
 		     "{\"x\": \"<tool_call>\"}}\n</tool_call>", 1, "a ",
-		     "{\"x\":\"<tool_call>\"}");
+		     "{\"x\": \"<tool_call>\"}");
 	expect_calls("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
 		     "\n<tool_call>{\"name\":\"g\",\"arguments\":\"{1\"}",
 		     2, "", "{1");
 	expect_calls("<tool_call>[{\"name\":\"f\",\"arguments\":{}},"
 		     "{\"name\":\"g\"}]</tool_call>", 2, "", "{}");
 	expect_calls("\n{\"name\": \"g\", \"parameters\": {\"y\": 1}}", 1, "",
-		     "{\"y\":1}");
+		     "{\"y\": 1}");
 	expect_calls("<|python_tag|>{\"name\": \"g\", \"parameters\": {}}", 1,
 		     "", "{}");
 }
@@ -68,6 +68,58 @@ static void what_is_no_call_is_content(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		expect_calls(texts[i], 0, texts[i], NULL);
+}
+
+/* What a stream tells of calls, byte by byte: "name(arguments)" for each, "!"
+ * where it gives up. */
+static void follow(const char *text, const char *expected)
+{
+	struct json *tools = tree("[" F("f") "," F("g") "]");
+	struct tools_scan s = { .state = TOOLS_CONTENT };
+	struct str out = STR_INIT;
+	size_t told = 0, from = 0;
+
+	for (size_t n = 0; n <= strlen(text); n++) {
+		while (tools_follow(&s, tools, text, n)) {
+			if (told < s.calls) {
+				str_add(&out, text + s.name, s.name_len);
+				str_addc(&out, '(');
+				from = s.from;
+			}
+			told = s.calls;
+			str_add(&out, text + from, s.to - from);
+			from = s.to;
+			if (s.state != TOOLS_TAIL)
+				break;
+			str_addc(&out, ')');
+		}
+	}
+	if (s.state == TOOLS_LOST)
+		str_addc(&out, '!');
+	assert_string_equal(out.buf ? out.buf : "", expected);
+	str_release(&out);
+	json_free(tools);
+}
+
+static void calls_are_told_while_they_grow(void **state)
+{
+	(void)state;
+	follow("a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
+	       "\"}\\\"{\", \"y\": [{}, 1]}}\n</tool_call>",
+	       "f({\"x\": \"}\\\"{\", \"y\": [{}, 1]})");
+	follow("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n"
+	       "<tool_call>{\"name\":\"g\",\"arguments\":{\"a\":1",
+	       "f({})g({\"a\":1");
+	follow("<|python_tag|>{\"name\": \"g\", \"parameters\": {}}",
+	       "g({})");
+	follow("\n{\"name\": \"g\", \"parameters\": {\"y\": 1}}",
+	       "g({\"y\": 1})");
+	follow("<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>", "!");
+	follow("<tool_call>{\"arguments\":{},\"name\":\"f\"}</tool_call>", "!");
+	follow("<tool_call>[{\"name\":\"f\",\"arguments\":{}}]", "!");
+	follow("<tool_call>{\"name\":\"f\",\"arguments\":\"{}\"}", "!");
+	follow("nothing <tool of that", "");
+	follow("see {\"name\": \"f\", \"arguments\": {}}", "");
 }
 
 static void streams_hold_back_what_may_be_a_call(void **state)
@@ -205,6 +257,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_are_found),
 		cmocka_unit_test(what_is_no_call_is_content),
+		cmocka_unit_test(calls_are_told_while_they_grow),
 		cmocka_unit_test(streams_hold_back_what_may_be_a_call),
 		cmocka_unit_test(requests_are_checked),
 		cmocka_unit_test(answers_are_remembered),

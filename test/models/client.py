@@ -2,6 +2,7 @@
 """client.py URL SAYS_URL: what OpenAI's own client makes of ca-serve's answers: a model
 without sense at URL, and one at SAYS_URL that calls the tool `weather` in any chat."""
 
+import json
 import sys
 import threading
 
@@ -59,13 +60,18 @@ def check_tools(c):
     call = a.choices[0].message.tool_calls[0]
     assert a.choices[0].finish_reason == "tool_calls" and call.function.name == "weather"
     assert a.choices[0].message.content == "Let me see."
-    told = ask = None
+    told, parts = None, []
     for event in c.chat.completions.create(model="says", messages=ASK, tools=TOOLS, temperature=0,
                                            stream=True):
         for x in event.choices:
-            ask = (x.delta.tool_calls or [ask])[0]
+            parts += x.delta.tool_calls or []
             told = x.finish_reason or told
-    assert told == "tool_calls" and ask.function.arguments == call.function.arguments, ask
+    # The name first, then the arguments as they are drawn.
+    assert told == "tool_calls" and len(parts) > 1 and {x.index for x in parts} == {0}, parts
+    assert parts[0].id and not any(x.id for x in parts[1:]), parts
+    assert parts[0].function.name == "weather" and parts[0].function.arguments == ""
+    spelt = "".join(x.function.arguments for x in parts)
+    assert spelt == call.function.arguments and json.loads(spelt) == {"city": "Paris"}, spelt
     more = [*ASK, a.choices[0].message,
             {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
     assert c.chat.completions.create(model="says", messages=more, tools=TOOLS).choices
