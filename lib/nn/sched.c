@@ -133,6 +133,8 @@ int sched_add(struct sched *s, struct sched_seq *q)
 		return -1;
 	q->order = ++s->orders;
 	q->running = q->computed = q->shared = q->put_off = q->npages = 0;
+	q->twin = 0;
+	q->same = 0;
 	q->pages = NULL;
 	link_seq(&s->waiting, q);
 	return 0;
@@ -173,23 +175,36 @@ void sched_forget(struct sched *s)
 	pages_forget(s->pages);
 }
 
+/* Whether q begins with the first n tokens of r.  It is asked at every step
+ * while q waits, so how far they are the same, which stays true, is found once:
+ * a step costs the same for each that waits, however long what they share. */
+static int begins_with(struct sched_seq *q, const struct sched_seq *r, int n)
+{
+	if (q->twin == r->order && q->same >= n)
+		return 1;
+	if (memcmp(r->token, q->token, (size_t)n * sizeof *r->token))
+		return 0;
+	if (q->twin != r->order)
+		q->same = n;
+	q->twin = r->order;
+	while (q->same < q->ntoken && q->same < r->ntoken &&
+	       q->token[q->same] == r->token[q->same])
+		q->same++;
+	return 1;
+}
+
 /* Whether one that runs is about to compute much of what q begins with. */
-static int worth_waiting(const struct sched *s, const struct sched_seq *q)
+static int worth_waiting(const struct sched *s, struct sched_seq *q)
 {
 	for (struct sched_seq *r = s->running.first; r; r = r->after) {
-		int n = r->ntoken < q->ntoken ? r->ntoken : q->ntoken, same;
+		int n = r->computed + WORTH_WAITING;
 
-		if (r->ntoken - r->computed <= 1 ||
-		    n - r->computed < WORTH_WAITING)
-			continue;
 		/* Its next ones first, to be quick. */
-		for (same = r->computed; same < n; same++)
-			if (same - r->computed == WORTH_WAITING ||
-			    r->token[same] != q->token[same])
-				break;
-		if (same - r->computed == WORTH_WAITING &&
-		    !memcmp(r->token, q->token,
-			    (size_t)r->computed * sizeof *r->token))
+		if (r->ntoken - r->computed > 1 && n <= r->ntoken &&
+		    n <= q->ntoken &&
+		    !memcmp(r->token + r->computed, q->token + r->computed,
+			    WORTH_WAITING * sizeof *r->token) &&
+		    begins_with(q, r, n))
 			return 1;
 	}
 	return 0;

@@ -44,6 +44,8 @@ struct sched_seq {
 	int npages;
 	struct pages_at at;
 	uint64_t order;			/* of arrival */
+	uint64_t twin;			/* order of one that begins alike, */
+	int same;			/* by so many tokens at least */
 	struct party *of;
 	struct sched_seq *before, *after;
 };
