@@ -97,6 +97,7 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 	const char *cut = cut_short(a);
 	const char *weights = json_get_str(a->root, "system_fingerprint",
 					   NULL);
+	const char *mode = json_get_str(a->root, "logprobs_mode", NULL);
 	struct jw *w = event_begin(r, "turn");
 
 	jw_kint(w, "n", r->s.turn + 1);
@@ -113,6 +114,8 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 	jw_end_obj(w);
 	if (weights)
 		jw_kstr(w, "weights", weights);
+	if (r->o->token_ids && mode)
+		jw_kstr(w, "logprobs_mode", mode);
 	if (r->o->token_ids)
 		tokens_write(w, a, &r->s);
 	jw_key(w, "prov");

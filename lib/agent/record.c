@@ -42,6 +42,8 @@ static void write_model(struct jw *w, const struct rollout *r)
 	if (o->top_k >= 0)
 		jw_kint(w, "top_k", o->top_k);
 	jw_kint(w, "max_tokens", o->max_tokens);
+	if (r->s.logprobs[0])
+		jw_kstr(w, "logprobs", r->s.logprobs);
 	jw_end_obj(w);
 	jw_end_obj(w);
 }
@@ -135,7 +137,7 @@ static void write_outcome(struct jw *w, const struct rollout *r)
 	jw_kstr(w, "stop_reason", stop_name(r->s.stop));
 	if (r->s.why[0])
 		jw_kstr(w, "why", r->s.why);
-	jw_kbool(w, "trainable", !stop_is_fault(r->s.stop));
+	jw_kbool(w, "trainable", known);
 	jw_end_obj(w);
 }
 

@@ -65,6 +65,7 @@ struct state {
 	int eval_mode;		/* one nudge out of a circle */
 	int no_prov;		/* records hold no timings */
 	char weights[128];	/* system_fingerprint of the last answer */
+	char logprobs[16];	/* its logprobs_mode: of what they are */
 	int started, finished;
 };
 

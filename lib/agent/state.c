@@ -281,6 +281,8 @@ static int apply_turn(struct state *s, const struct json *ev, struct err *e)
 	s->model_s += json_num(json_path(ev, "prov.model_s"), 0);
 	snprintf(s->weights, sizeof(s->weights), "%s",
 		 json_get_str(ev, "weights", ""));
+	snprintf(s->logprobs, sizeof(s->logprobs), "%s",
+		 json_get_str(ev, "logprobs_mode", ""));
 	if (json_get(ev, "tokens"))
 		apply_tokens(s, json_get(ev, "tokens"));
 	write_head(s, ev);

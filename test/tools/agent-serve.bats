@@ -33,6 +33,7 @@ teardown() {
 	jq -e '[.turns[]] | length == 3 and all(.[];
 		(.tokens | has("missing") | not) and .tokens.n == 5 and .usage.completion == 5)' out
 	jq -e '[.. | .weight_version? // empty] == ["weights-1"]' out
+	jq -e '.model.sampling.logprobs == "temperature"' out
 	# Each prompt goes on where the last answer ended, token by token.
 	jq -e '[.turns[].tokens.segment] == [0, 0, 0]
 		and all(.turns[1:][]; .tokens.prompt_new < 40)' out

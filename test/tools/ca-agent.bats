@@ -158,10 +158,10 @@ judge_by_name() {
 			.build = {status: "ok", form: "light", device: "cpu"} |
 			if $stage == "compile" then . else
 				.verify = {status: (if $s == "bad" then "wrong_value" else "ok" end)} end |
-			if $s == "bad" or ($stage | IN("compile", "verify")) then . else
+			if ($s | IN("bad", "lost")) or ($stage | IN("compile", "verify")) then . else
 				.profile = {status: "ok", speedup: {compile: {point: ($s | tonumber)}}} end |
 			if $stage != "reward" then . else .reward = {reason: $was,
-				value: (if $s == "bad" then -1 elif ($s | tonumber) > 1 then 3 else 1 end),
+				value: (if $s == "bad" then -1 elif $s == "lost" then null elif ($s | tonumber) > 1 then 3 else 1 end),
 				speedup: {compile: .profile.speedup.compile}} end'
 	END
 }
@@ -193,6 +193,10 @@ judge_by_name() {
 	agent --turns 2
 	stopped max_turns
 	jq -e '.outcome.reward == 3 and .outcome.trainable' out
+	# Without a reward there is nothing to learn from.
+	script "$(put lost)" "$(sh_turn ca-verify)" "$done_turn"
+	agent
+	jq -e '.outcome | .reward == null and .final.reward == null and .trainable == false' out
 }
 
 @test "circles are noticed" {
