@@ -2,14 +2,17 @@
 """torch.compile made quick in forked children.  Imports happen in the host; what
 inductor otherwise finds out anew in every process is found once and kept in the cache:
 hashes of torch's and triton's sources, and for the CPU vector instruction sets and
-precompiled headers, which a trusted child finds (20 s on two cores)."""
+precompiled headers, which a trusted child finds (20 s on two cores), with the names of
+what else a compilation imports."""
 import contextlib
 import functools
 import importlib
 import json
+import logging
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import torch
@@ -64,6 +67,7 @@ def scout(pch, path):
     cache = module("codecache")
     isa = module("cpu_vec_isa")
     headers = {}
+    before = set(sys.modules)
     original = cache._precompile_header
 
     def record(header, command, **options):
@@ -85,6 +89,8 @@ def scout(pch, path):
         "isa": {str(v): {f: getattr(v, f) for f in ISA_FLAGS if hasattr(v, f)}
                 for v in isa.valid_vec_isa_list()},
         "headers": headers,
+        "modules": sorted(name for name in set(sys.modules) - before
+                          if name.startswith("torch.") and ".compile_tasks." not in name),
     })
 
 
@@ -151,6 +157,23 @@ def use_hashes(found):
         importlib.import_module("triton.runtime.cache").triton_key = lambda: key
 
 
+def use_modules(names):
+    """What is not there any more is imported by whoever wants it; tables that dynamo
+    fills at first use are filled."""
+    logging.disable(logging.CRITICAL)       # of what they say, nothing concerns anybody
+    with cuda_untouched():
+        for name in names:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    logging.disable(logging.NOTSET)
+    rules = importlib.import_module("torch._dynamo.trace_rules")
+    for table in list(vars(rules).values()):
+        if isinstance(table, getattr(rules, "FunctionIdSet", ())):
+            table()
+    torch.overrides.get_overridable_functions()
+    torch.overrides.get_testing_overrides()
+
+
 def use_headers(headers):
     """A header that is not there is not precompiled: once is not worth it."""
     module("codecache")._precompile_header = lambda header, command, **options: headers.get(
@@ -211,3 +234,4 @@ def prime_cpu(cache, flags):
             os.utime(pch)       # in use
         use_isa(found["isa"])
         use_headers(found["headers"])
+        use_modules(found["modules"])
