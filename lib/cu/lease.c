@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -39,6 +40,55 @@ static int open_lock(const char *dir, const char *name, const char *suffix,
 	return fd;
 }
 
+/* In a directory of the user's own, which nobody else can write. */
+static int elsewhere(char dir[CA_PATH_MAX], struct err *e)
+{
+	struct stat st;
+
+	snprintf(dir, CA_PATH_MAX, "/tmp/cuda-agent-lease-%u",
+		 (unsigned)geteuid());
+	if ((mkdir(dir, 0700) && errno != EEXIST) || lstat(dir, &st))
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	    !(st.st_mode & 022))
+		return 0;
+	return err_set(e, CA_CONFIG, "'%s' is no directory of this user's "
+		       "alone", dir);
+}
+
+/* Whether files there can be locked; asked once. */
+static int can_lock(const char *dir, struct err *e)
+{
+	static atomic_int known;	/* 1, or -1: no */
+	int fd;
+
+	if (known)
+		return known > 0;
+	fd = open_lock(dir, ".probe", "", e);
+	if (fd < 0)
+		return -1;
+	known = flock(fd, LOCK_SH | LOCK_NB) && errno != EWOULDBLOCK &&
+		errno != EINTR ? -1 : 1;
+	close(fd);
+	if (known < 0)
+		mention("'%s' cannot be locked: leases are in /tmp", dir);
+	return known > 0;
+}
+
+/*
+ * Where the files are: below the cache, or, where that is on storage without
+ * locks, below /tmp, since leases are about this machine.
+ */
+static int lease_dir(char dir[CA_PATH_MAX], struct err *e)
+{
+	int rc;
+
+	if (path_cache(dir, "lease", e))
+		return -1;
+	rc = can_lock(dir, e);
+	return rc > 0 ? 0 : rc < 0 ? -1 : elsewhere(dir, e);
+}
+
 static int lock(int fd, int how, const struct wait *w, struct err *e)
 {
 	const struct timespec nap = { 0, RETRY_NS };
@@ -64,7 +114,7 @@ int lease_open(struct lease *l, const char *name, struct err *e)
 	char dir[CA_PATH_MAX];
 
 	l->gate = l->lock = -1;
-	if (path_cache(dir, "lease", e))
+	if (lease_dir(dir, e))
 		return -1;
 	l->gate = open_lock(dir, name, ".gate", e);
 	if (l->gate >= 0)
@@ -121,12 +171,17 @@ int lease_take(const char *name, int exclusive, double seconds,
 static int user_path(const char *name, pid_t pid, char *path, size_t len,
 		     struct err *e)
 {
-	char dir[CA_PATH_MAX], users[128];
+	char dir[CA_PATH_MAX];
+	int n;
 
-	snprintf(users, sizeof(users), "lease/%s.users", name);
-	if (path_cache(dir, users, e))
+	if (lease_dir(dir, e))
 		return -1;
-	snprintf(path, len, "%s/%d", dir, (int)pid);
+	n = snprintf(path, len, "%s/%s.users", dir, name);
+	if (n < 0 || (size_t)n + 16 > len)
+		return err_set(e, CA_CONFIG, "cache path is too long");
+	if (mkdir_p(path, 0755, e))
+		return -1;
+	snprintf(path + n, len - (size_t)n, "/%d", (int)pid);
 	return 0;
 }
 

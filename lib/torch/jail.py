@@ -13,6 +13,7 @@ import tempfile
 import torch
 
 from catorch.proto import END_JAIL
+from catorch.setup import lock
 from catorch.shim import Fail
 
 LEVELS = {"none": 0, "weak": 1, "uid": 2, "full": 3}
@@ -202,7 +203,7 @@ def hold(path):
     """A descriptor that locks a folder, or None when another process has it."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
@@ -211,12 +212,12 @@ def hold(path):
 
 def make_room(parent):
     """A new folder, locked for as long as this process lives; those that killed hosts
-    have left are removed."""
+    have left are removed, where locks tell them from others."""
     os.makedirs(parent, 0o755, exist_ok=True)
-    with open(os.path.join(parent, "lock"), "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(os.path.join(parent, "lock"), "wb") as held:
+        locks = lock(held)
         for entry in os.scandir(parent):
-            if entry.is_dir(follow_symlinks=False):
+            if locks and entry.is_dir(follow_symlinks=False):
                 fd = hold(entry.path)
                 if fd is not None:
                     shutil.rmtree(entry.path, ignore_errors=True)
@@ -262,7 +263,7 @@ class Workshop:
     def lock(self):
         os.makedirs(self.store, 0o755, exist_ok=True)
         f = open(self.store + ".lock", "wb")    # noqa: SIM115
-        fcntl.flock(f, fcntl.LOCK_EX)
+        lock(f)
         return f
 
     def use(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host prepares for its children, and how a child begins."""
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -43,12 +44,24 @@ def read(path):
         return f.read()
 
 
+def lock(file, how=fcntl.LOCK_EX):
+    """flock; False where the storage has no locks.  What is kept there appears by
+    renames, which then have to do."""
+    try:
+        fcntl.flock(file, how)
+    except OSError as exc:
+        if exc.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        return False
+    return True
+
+
 def store(path, write):
     """Makes a file by `write(temporary name)` and a rename, once."""
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o755, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(os.path.join(folder, "lock"), "wb") as held:
+        lock(held)
         if os.path.exists(path):
             return
         fd, temp = tempfile.mkstemp(dir=folder)
