@@ -20,11 +20,12 @@
 
 #include "base/io.h"
 #include "build/limits.h"
+#include "build/pch.h"
 #include "build/run.h"
 #include "build/scratch.h"
 #include "cu/lease.h"
 
-#define OBJECT_MAX ((size_t)256 << 20)
+#define OBJECT_MAX ((size_t)512 << 20)
 #define COMPILER_MEMORY ((int64_t)8 << 30)	/* address space */
 #define QUEUE_SECONDS 3600.0	/* waiting for other compilers to end */
 #define ALL_TIMEOUTS 4		/* timeouts that one candidate may use up */
@@ -34,6 +35,7 @@ struct work {
 	const struct compile_opts *o;
 	struct scratch top;
 	char src[CA_PATH_MAX], obj[CA_PATH_MAX], link[CA_PATH_MAX];
+	struct pch pch;			/* laid out in obj */
 	_Atomic size_t next;
 	_Atomic int stop;		/* a unit failed: start no more */
 	_Atomic long long spent_ms;
@@ -188,11 +190,14 @@ static int attempt(struct work *w, const char *const *argv, const char *out,
 	struct compiler_run c = { 0 };
 	struct child_result r;
 	const char *ro[12] = { w->obj };
-	size_t i;
+	size_t i, n = 1;
 	int rc;
 
-	for (i = 0; w->p->ro[i] && i + 2 < sizeof(ro) / sizeof(*ro); i++)
-		ro[i + 1] = w->p->ro[i];
+	for (i = 0; i < PCH_KINDS; i++)
+		if (w->pch.file[i][0])
+			ro[n++] = w->pch.file[i];
+	for (i = 0; w->p->ro[i] && n + 1 < sizeof(ro) / sizeof(*ro); i++)
+		ro[n++] = w->p->ro[i];
 	if (limits_enter(memory, w->o->jobs, deadline_in(QUEUE_SECONDS)) < 0)
 		return err_set(&res->err, CA_TEMPFAIL,
 			       "no compiler could start for an hour");
@@ -250,6 +255,23 @@ static int take(const char *dir, const char *name, struct str *out,
 	return rc;
 }
 
+/* A unit's command, with the precompiled header that it begins with. */
+static int run_unit(struct work *w, const struct plan_unit *u,
+		    const char *out, struct result *res)
+{
+	const char *header = pch_of(w->p, u, &w->pch);
+	const char *argv[PLAN_ARGS + 2] = { u->argv[0], "-include" };
+	char path[64];
+
+	if (!header)
+		return run_tool(w, u->argv, out, u->memory, res);
+	snprintf(path, sizeof(path), "../obj/%s", header);
+	argv[2] = path;
+	for (size_t i = 1; u->argv[i]; i++)
+		argv[i + 2] = u->argv[i];
+	return run_tool(w, argv, out, u->memory, res);
+}
+
 static int build_unit(struct work *w, size_t i, struct result *res)
 {
 	char out[CA_PATH_MAX], name[32];
@@ -257,8 +279,7 @@ static int build_unit(struct work *w, size_t i, struct result *res)
 	int rc = -1;
 
 	if (out_of(out, w, i, &res->err) < 0 ||
-	    run_tool(w, w->p->unit[i].argv, out, w->p->unit[i].memory,
-		     res) < 0)
+	    run_unit(w, &w->p->unit[i], out, res) < 0)
 		goto out;
 	rc = 0;
 	if (res->status != ST_OK)
@@ -376,6 +397,7 @@ int compile_plan(const struct plan *p, const struct compile_opts *o,
 		w.result[i].log.cap = 2 * COMPILER_LOG;
 	if (lay_out(&w, e) < 0)
 		goto out;
+	pch_lay_out(p, o, w.obj, &w.pch);
 	build_units(&w);
 	if (gather(&w, out, e) < 0)
 		goto out;
