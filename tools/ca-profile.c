@@ -102,7 +102,7 @@ static const struct tool tool = {
 	.operands = "[FILE | DIR ...]",
 	.purpose = "time candidates against eager and torch.compile",
 	.opts = options,
-	.common = OPTS_RECORDS | OPTS_SEED,
+	.common = OPTS_RECORDS | OPTS_SEED | OPTS_JOBS,
 	.max_operands = -1,
 };
 
@@ -122,7 +122,6 @@ int main(int argc, char **argv)
 	opts.eager_only = baseline[0] == 'e';
 	if (judging_init(&judging, &opts, &c, &e))
 		die_err(&e);
-	judging_warm(&judging, opts.eager_only ? NULL : "compile");
 	if (opts.max_rounds != 6 && opts.max_rounds != 12 &&
 	    opts.max_rounds != 24)
 		die(CA_USAGE, "--max-rounds takes 6, 12 or 24");
@@ -133,10 +132,17 @@ int main(int argc, char **argv)
 	table |= reference && !json;
 	if (table && strcmp(c.out, "-"))
 		die(CA_USAGE, "-o is for records, not for tables");
+	if (table && c.jobs > 1)
+		die(CA_USAGE, "-j is for records, not for tables");
 	if (table) {
 		ops.silent = 1;
 		ops.done = print;
 	}
+	if (judging_share(&judging, &ops, &c, &e))
+		die_err(&e);
+	if (!judging.crew)
+		judging_warm(&judging, opts.eager_only ? NULL : "compile", 1,
+			     first == argc);
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);

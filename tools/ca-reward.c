@@ -123,7 +123,7 @@ static const struct tool tool = {
 	.operands = "[FILE | DIR ...]",
 	.purpose = "say what judged candidates are worth",
 	.opts = options,
-	.common = OPTS_RECORDS,
+	.common = OPTS_RECORDS | OPTS_JOBS,
 	.max_operands = -1,
 };
 
@@ -165,6 +165,8 @@ int main(int argc, char **argv)
 	    mac_key_load(&key, opts.trust_key, &e))
 		die_err(&e);
 	no_prov = c.no_prov;
+	if (judging_share(&judging, &ops, &c, &e))
+		die_err(&e);
 	ops.silent = table;
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);

@@ -63,7 +63,7 @@ static const struct tool tool = {
 	.operands = "[FILE | DIR ...]",
 	.purpose = "verify candidates against their reference",
 	.opts = table,
-	.common = OPTS_RECORDS | OPTS_SEED,
+	.common = OPTS_RECORDS | OPTS_SEED | OPTS_JOBS,
 	.max_operands = -1,
 };
 
@@ -82,7 +82,10 @@ int main(int argc, char **argv)
 	first = opt_parse(&tool, argc, argv, &c);
 	if (judging_init(&judging, &opts, &c, &e))
 		die_err(&e);
-	judging_warm(&judging, NULL);
+	if (judging_share(&judging, &ops, &c, &e))
+		die_err(&e);
+	if (!judging.crew)
+		judging_warm(&judging, NULL, 0, first == argc);
 	ops.silent = explain;
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);

@@ -164,7 +164,7 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 /* After a fault: gives up a host that died and brings the device back. */
 static int recover(struct judge *j, const struct fail *f, struct err *e)
 {
-	if (j->no_torch)
+	if (j->no_torch || j->unleased)
 		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
 	if (j->undead || !host_alive(j)) {
 		j->undead = 0;
@@ -180,7 +180,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 	int before = 0, during = 0;
 
 	while (before < BEFORE_MAX && during < DURING_MAX) {
-		j->loaded = 0;
+		j->loaded = j->unleased = 0;
 		attempt(j, s, result);
 		ahead_settle(j);
 		if (stage_interrupted())

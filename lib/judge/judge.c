@@ -79,8 +79,10 @@ void judge_close(struct judge *j)
 	if (!j)
 		return;
 	ahead_leave(j);
-	if (j->dev)
+	if (j->dev) {
+		runner_forget(j);
 		device_close(j->dev);
+	}
 	free(j);
 }
 
@@ -125,7 +127,8 @@ void spent(struct judge *j, enum spent what, int64_t began)
 int judge_lease(struct judge *j, int exclusive, struct err *e)
 {
 	int64_t began = now_ns();
-	int rc = device_lease(j->dev, exclusive, j->o.lease_s, PATIENCE_S, e);
+	double patience = j->o.shares ? j->o.lease_s : PATIENCE_S;
+	int rc = device_lease(j->dev, exclusive, j->o.lease_s, patience, e);
 
 	spent(j, SPENT_LEASE, began);
 	return rc;

@@ -27,6 +27,7 @@ struct judge_opts {
 	double load_s, first_s, call_s;	/* deadlines of a worker, seconds */
 	double task_s;		/* deadline of each request to the oracle */
 	double lease_s;		/* how long to wait for the device */
+	int shares;		/* it with judges of the same program */
 
 	/* verification */
 	int64_t inputs;		/* fresh plain inputs, >= 5 */
@@ -55,6 +56,13 @@ void judge_close(struct judge *j);
  * judge's from now on. */
 struct torch_host;
 void judge_adopt(struct judge *j, struct torch_host *h);
+
+/*
+ * While the first record, which fd will bring, is on its way: waits for the
+ * host, and if that is there before the record, has it fork the processes that
+ * any candidate needs, to be timed if it `times`.
+ */
+void judge_begin(struct judge *j, int fd, int times);
 
 /*
  * Sets `verify` (and `build` before it, when it is missing or not to be

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the judge remembers of tasks between runs: small JSON files in the
- * user's cache, one per (kind, task, device, torch, `more`).  They only save
- * time: what cannot be read is computed again, what cannot be written is
- * forgotten.  Not for other modules.
+ * user's cache, one per (kind, task, device, torch, `more`), signed with the
+ * judge's key.  They only save time: what cannot be read, or was not signed
+ * for just that, is computed again, what cannot be written is forgotten.
+ * Not for other modules.
  */
 #ifndef CA_JUDGE_MEMO_H
 #define CA_JUDGE_MEMO_H

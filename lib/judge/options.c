@@ -22,6 +22,7 @@ int judging_init(struct judging *g, struct judge_opts *o,
 	g->j = NULL;
 	g->host = NULL;
 	g->tasks = NULL;
+	g->crew = NULL;
 	o->seeded = c->seeded;
 	o->seed = c->seed;
 	o->no_prov = c->no_prov;
@@ -48,7 +49,7 @@ struct judge *judging_open(struct judging *g, struct err *e)
 	return g->j;
 }
 
-void judging_warm(struct judging *g, const char *role)
+void judging_warm(struct judging *g, const char *role, int times, int waits)
 {
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
 	struct stat st;
@@ -58,11 +59,48 @@ void judging_warm(struct judging *g, const char *role)
 	    poll(&p, 1, 0) != 0)
 		return;
 	g->host = torch_start(role, !g->o->no_jail, NULL);
-	judging_open(g, NULL);
+	if (judging_open(g, NULL) && waits)
+		judge_begin(g->j, STDIN_FILENO, times);
+}
+
+static int pass_on(void *ctx, struct rec *r, struct err *e)
+{
+	struct judging *g = ctx;
+
+	return crew_record(g->crew, r, e);
+}
+
+static void leave(void *ctx)
+{
+	judging_close(ctx);
+}
+
+int judging_share(struct judging *g, struct stage_ops *ops,
+		  const struct common *c, struct err *e)
+{
+	const struct crew_ops o = { .record = ops->record, .leave = leave,
+				    .ctx = g };
+
+	if (c->jobs < 2)
+		return 0;
+	if (c->seeded)
+		return err_set(e, CA_USAGE, "-j and --seed exclude each "
+			       "other: who judges what would decide");
+	/* All of them may time before the last one does. */
+	g->o->lease_s *= (double)c->jobs;
+	g->o->shares = 1;
+	g->crew = crew_open((size_t)c->jobs, &o, e);
+	if (!g->crew)
+		return -1;
+	ops->record = pass_on;
+	ops->ctx = g;
+	return 0;
 }
 
 void judging_close(struct judging *g)
 {
+	crew_close(g->crew);
+	g->crew = NULL;
 	judge_close(g->j);
 	torch_close(g->host);
 	g->j = NULL;

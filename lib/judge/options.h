@@ -9,6 +9,8 @@
 #include "base/opt.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
+#include "rec/crew.h"
+#include "rec/stage.h"
 
 #define JUDGE_OPTS(o) \
 	{ OPT_STR, 'd', "device", "DEV", \
@@ -55,6 +57,7 @@ struct judging {
 	struct judge *j;
 	struct torch_host *host;	/* started ahead of the judge */
 	struct tasks *tasks;
+	struct crew *crew;		/* with -j: who judges instead */
 };
 
 /* Takes -q, --seed and --no-prov over, checks what can be checked ahead of
@@ -64,9 +67,18 @@ int judging_init(struct judging *g, struct judge_opts *o,
 /*
  * Where the first record is still on its way (stdin is a pipe with nothing in
  * it), starts a torch host meanwhile, with what children of `role` need, and
- * opens the judge.
+ * opens the judge; where that record has to be waited for, there being no
+ * operand, it also begins (judge_begin).
  */
-void judging_warm(struct judging *g, const char *role);
+void judging_warm(struct judging *g, const char *role, int times, int waits);
+/*
+ * With -j N above 1: N processes judge side by side, each as this one would,
+ * with judges of their own, so that one builds, prepares and verifies while
+ * another times, which the device's lease orders.  Takes the place of
+ * ops->record; due before stage_run and instead of judging_warm.  -1 with `e`.
+ */
+int judging_share(struct judging *g, struct stage_ops *ops,
+		  const struct common *c, struct err *e);
 /* The judge, opened now if need be; NULL with `e`. */
 struct judge *judging_open(struct judging *g, struct err *e);
 void judging_close(struct judging *g);

@@ -361,6 +361,15 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 	return map(j, o, name, mem, 1, f);
 }
 
+static int learn(struct oracle *o, const struct ca_msg *first, struct fail *f)
+{
+	o->first = *first;
+	if (leaves_bytes(first, &o->expect_bytes))
+		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
+				"the reference's results make no sense");
+	return 0;
+}
+
 int oracle_run(struct judge *j, struct oracle *o, struct fail *f)
 {
 	struct ca_msg m;
@@ -369,11 +378,18 @@ int oracle_run(struct judge *j, struct oracle *o, struct fail *f)
 	    oracle_inputs(j, o, rng_u64(&j->rng), "plain", 1, f) ||
 	    oracle_expect(j, o, rng_u64(&j->rng), "native", &m, f))
 		return -1;
-	o->first = m;
-	if (leaves_bytes(&m, &o->expect_bytes))
-		return fail_set(f, ST_INFRA_ERROR, PHASE_RESULT,
-				"the reference's results make no sense");
-	return 0;
+	return learn(o, &m, f);
+}
+
+int oracle_expects(struct judge *j, struct oracle *o,
+		   const struct ca_msg *first, struct fail *f)
+{
+	if (allocate(j, o, f) || learn(o, first, f))
+		return -1;
+	/* As a run would, so that replays go on alike. */
+	for (int i = 0; i < 2; i++)
+		rng_u64(&j->rng);
+	return o->expect_bytes ? grow_expect(j, o, first, 1, f) : 0;
 }
 
 int oracle_start(struct judge *j, struct oracle *o, const char *code,

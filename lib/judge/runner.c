@@ -214,6 +214,27 @@ static void memory_of(struct runner *r, struct mem *m[RUNNER_MEMS])
 	m[4] = &r->pool;
 }
 
+static int make_pool(struct judge *j, size_t bytes, uint64_t poison,
+		     struct mem *m, struct err *e)
+{
+	const struct device_ops *d = j->dev->ops;
+
+	return d->shared(j->dev, bytes, 0, m, e) ||
+	       d->poison(j->dev, m, 0, m->bytes, poison, e) ? -1 : 0;
+}
+
+void runner_ahead(struct judge *j)
+{
+	struct mem *pool = &j->spare[RUNNER_MEMS - 1];
+	struct rng own;		/* a replay draws the same without it */
+
+	if (judge_on_cuda(j) || pool->p)
+		return;
+	rng_fresh(&own);
+	if (make_pool(j, POOL_FLOOR, rng_u64(&own), pool, NULL))
+		j->dev->ops->release(j->dev, pool);
+}
+
 /* All the memory a runner will need, before it starts. */
 static int allocate(struct judge *j, const struct oracle *o,
 		    struct runner *r, struct fail *f)
@@ -224,21 +245,25 @@ static int allocate(struct judge *j, const struct oracle *o,
 		pool_bytes(o),
 	};
 	const struct device_ops *d = j->dev->ops;
+	uint64_t poison = rng_u64(&j->rng);
 	struct mem *m[RUNNER_MEMS];
 	struct err e = ERR_INIT;
 
 	memory_of(r, m);
 	for (size_t i = 0; i < RUNNER_MEMS; i++) {
+		int rc;
+
 		if (j->spare[i].p && j->spare[i].bytes >= bytes[i]) {
 			*m[i] = j->spare[i];
 			j->spare[i] = (struct mem)MEM_NONE;
 			continue;
 		}
-		if (d->shared(j->dev, bytes[i], m[i] == &r->slots, m[i],
-			      &e) ||
-		    (m[i] == &r->pool &&
-		     d->poison(j->dev, m[i], 0, m[i]->bytes,
-			       rng_u64(&j->rng), &e)))
+		if (m[i] == &r->pool)
+			rc = make_pool(j, bytes[i], poison, m[i], &e);
+		else
+			rc = d->shared(j->dev, bytes[i], m[i] == &r->slots,
+				       m[i], &e);
+		if (rc)
 			return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	}
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,

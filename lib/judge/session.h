@@ -47,6 +47,7 @@ struct judge {
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all */
+	int unleased;		/* the device was not to be had in time */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
 	int traces;			/* CUPTI works here: 1, -1; 0: not
 					 * asked yet */
@@ -113,6 +114,12 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 int oracle_load(struct judge *j, struct oracle *o, const char *code,
 		size_t len, struct fail *f);
 int oracle_run(struct judge *j, struct oracle *o, struct fail *f);
+/* In the place of oracle_run: without a run where it is remembered what the
+ * results of this task (its id) look like (dryrun.c); told so. */
+int oracle_know(struct judge *j, struct oracle *o, const char *task,
+		struct fail *f);
+int oracle_expects(struct judge *j, struct oracle *o,
+		   const struct ca_msg *first, struct fail *f);
 int oracle_ask(struct judge *j, struct oracle *o, struct str *req,
 	       struct json **told, struct fail *f);
 void oracle_stop(struct judge *j, struct oracle *o);
@@ -151,6 +158,8 @@ struct program {
 int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f);
 void runner_stop(struct judge *j, struct runner *r);
+/* Has some of the memory that any runner on the CPU needs. */
+void runner_ahead(struct judge *j);
 /* Gives the spare memory back; due before another task. */
 void runner_forget(struct judge *j);
 

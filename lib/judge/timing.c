@@ -17,9 +17,16 @@
 #define ITER_MAX 12
 #define ROUND_NS 80e6		/* what one process may spend in its calls */
 #define CALIB_ITER 5
+/* A quick profile on the CPU spends less where a call takes long. */
+#define QUICK_CALIB 3
+#define QUICK_IDLE_NS 10e6	/* from there on C hardly grows */
+#define QUICK_ITER 3
+#define QUICK_SLOW_NS 20000000	/* the reference, with all that it takes to
+				 * ask for its values */
 #define QUICK_PLAIN 0.7		/* of a baseline's time: one round will do */
 #define ALIKE 0.1		/* part by which two brackets may differ to
 				 * have the same C */
+#define QUICK_ALIKE 0.5
 #define FIRST_SEED 1
 #define TABLE_NS 1e9		/* what the calls of a table may take */
 /*
@@ -57,6 +64,19 @@ static size_t iterations_for(double ns)
 	if (n < ITER_MIN)
 		return ITER_MIN;
 	return n > ITER_MAX ? ITER_MAX : (size_t)n;
+}
+
+/* In the first round, once the one who comes first has warmed up. */
+static void choose_iterations(struct timing *t, enum racer who, int64_t took,
+			      int64_t reference)
+{
+	if (t->rounds)
+		return;
+	if (who == RACE_EAGER && !t->quick)
+		t->iterations = iterations_for((double)took);
+	if (who == RACE_CANDIDATE && t->quick)
+		t->iterations = reference > QUICK_SLOW_NS ? QUICK_ITER :
+				ITER_MIN;
 }
 
 /* What CUPTI saw of a process's last n iterations. */
@@ -153,9 +173,8 @@ static int run_process(struct judge *j, struct oracle *o,
 		if (trial_sample(&tr, s, who == RACE_CANDIDATE, &round,
 				 i ? 0 : GO_FIRST, &took, f))
 			goto out;
-		if (i == TRIAL_WARM && who == RACE_EAGER && !t->rounds &&
-		    !t->quick)
-			t->iterations = iterations_for((double)took);
+		if (i == TRIAL_WARM)
+			choose_iterations(t, who, took, tr.reference_ns);
 		if (i == TRIAL_WARM)
 			race->no_wait = tr.no_wait = (double)took < SHORT_NS;
 		if (i > TRIAL_WARM)
@@ -183,6 +202,8 @@ struct calib {
 	struct mem *capture;
 	int cuda;
 	int warm;		/* an untimed call precedes each */
+	size_t iterations;	/* of a series */
+	double most_ns;		/* that it works */
 	struct fail *f;
 };
 
@@ -248,14 +269,14 @@ static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
 	struct bracket_result res;
 	double v[CALIB_ITER];
 
-	for (size_t i = 0; i < CALIB_ITER + skip; i++) {
+	for (size_t i = 0; i < c->iterations + skip; i++) {
 		if (calib_go(c, idle_ns, flags, &res))
 			return -1;
 		if (i >= skip)
 			v[i - skip] = (double)res.ns -
 				      (double)res.msg.own_ns;
 	}
-	*out = stats_median(v, CALIB_ITER);
+	*out = stats_median(v, c->iterations);
 	return 0;
 }
 
@@ -266,7 +287,7 @@ static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
  */
 static int calib_race(struct calib *c, struct race *race, size_t round)
 {
-	double idle = race->bracket[round];
+	double idle = fmin(race->bracket[round], c->most_ns);
 	/* Who looked longer than it is pays as if it had not waited. */
 	uint32_t flags = race->no_wait || idle < SHORT_NS ? 0 : GO_SYNC;
 
@@ -290,10 +311,11 @@ static int calib_known(const struct calib *c, const struct timing *t,
 		       struct race *race)
 {
 	double mine = race->bracket[t->rounds];
+	double alike = (t->quick ? QUICK_ALIKE : ALIKE) * mine;
 
 	for (const struct race *r = t->race; !c->cuda && r < race; r++)
 		if (r->runs && r->warm == race->warm &&
-		    fabs(r->bracket[t->rounds] - mine) < ALIKE * mine) {
+		    fabs(r->bracket[t->rounds] - mine) < alike) {
 			race->correction[t->rounds] = r->correction[t->rounds];
 			return 1;
 		}
@@ -307,6 +329,8 @@ static int calibrate(struct judge *j, struct oracle *o, struct timing *t,
 {
 	struct trial tr;
 	struct calib c = { .j = j, .o = o, .capture = &tr.got, .warm = 1,
+			   .iterations = t->quick ? QUICK_CALIB : CALIB_ITER,
+			   .most_ns = t->quick ? QUICK_IDLE_NS : INFINITY,
 			   .cuda = judge_on_cuda(j), .f = f };
 	int rc = -1;
 

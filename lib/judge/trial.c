@@ -443,6 +443,7 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 	struct verify_round round = *wanted;
 	struct bracket_result res;
 	int more, tries = 0;
+	int64_t began;
 	unsigned set;
 
 	if (s && s->full && !fresh)
@@ -461,10 +462,12 @@ int trial_sample(struct trial *t, struct sample *s, int fresh,
 		if (more)	/* the runner has seen these inputs */
 			round.seed = rng_u64(&t->j->rng);
 	} while (more > 0);
+	began = now_ns();
 	if (more < 0 ||
 	    oracle_expect(t->j, t->o, round.forward_seed, "native", &t->want,
 			  f))
 		return -1;
+	t->reference_ns = now_ns() - began;
 	*ns = res.ns;
 	if (s)
 		sample_keep(t->j, s, t->o, &round, t->state_seed, &t->want);

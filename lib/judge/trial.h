@@ -43,6 +43,7 @@ struct trial {
 	uint64_t state_seed;		/* of them, once rewritten */
 	struct cmp_result sum[CA_LEAVES];	/* worst so far */
 	struct ca_msg want;		/* leaves of the last expectation */
+	int64_t reference_ns;	/* for the last expectation, with its copies */
 	uint64_t iterations, skipped;
 	uint64_t compute, other; /* ATen operations, first calls left out */
 	uint64_t launches;	/* calls of launchers, likewise */

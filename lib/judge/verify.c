@@ -172,7 +172,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 		ahead_want(j, &(struct purpose){ "calib", 0, NULL });
 	ahead_want(j, &(struct purpose){ p.role, 0, NULL });
 	if (oracle_load(j, &o, s->task, s->tasklen, &v->f) ||
-	    oracle_run(j, &o, &v->f) ||
+	    oracle_know(j, &o, s->task_id, &v->f) ||
 	    (j->rules->guarded &&
 	     (guard_task(j, &o, s->task_id, &v->guard, &v->f) ||
 	      judge_task(j, v, &v->f))) ||

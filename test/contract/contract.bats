@@ -202,10 +202,9 @@ setup() {
 
 @test "nesting is limited" {
 	deep() {
-		local open close
-		open=$(printf "%$1s" '') close=$open
-		printf '{"kind":"x","v":1,"a":%s%s}\n' "${open// /[}" \
-			"${close// /]}"
+		printf '{"kind":"x","v":1,"a":%s%s}\n' \
+			"$(printf "%$1s" '' | tr ' ' '[')" \
+			"$(printf "%$1s" '' | tr ' ' ']')"
 	}
 	{ deep 127; deep 128; deep 100000; } >in
 	for t in "${FILTERS[@]}"; do

@@ -81,6 +81,24 @@ need_nvcc() {
 	[ -s "$object" ]
 }
 
+@test "a compiler that changes under the cache builds anew" {
+	mkdir -p tool/bin
+	chmod -R a+rx .
+	printf '#!/bin/sh\nexec gcc "$@"\n' >tool/bin/cc
+	chmod 755 tool/bin/cc
+	export CA_CC=$PWD/tool/bin/cc
+	build ok --device cpu "$workdirs/cpu/axpby"
+	build ok --device cpu "$workdirs/cpu/axpby"
+	got true .build.prov.cached
+	cp out before
+	echo '# upgraded' >>tool/bin/cc
+	build ok --device cpu "$workdirs/cpu/axpby"
+	got false .build.prov.cached
+	# what came with a record is of the other compiler, too
+	build ok --device cpu before
+	[ "$(jq .build.object before)" != "$(jq .build.object out)" ]
+}
+
 @test "the same input gives the same bytes and the same object" {
 	"$compile" --device cpu --no-prov "$workdirs/cpu/matmul-sum" >one
 	sum=$(sha256sum <"$CA_CACHE/obj/$(jq -r .build.object one).so")
