@@ -21,7 +21,6 @@
 #include "base/io.h"
 #include "rec/json.h"
 
-#define OBJECT_MAX ((size_t)512 << 20)
 #define META_MAX ((size_t)4 << 20)
 
 struct entry {
@@ -71,21 +70,29 @@ static int entry_path(char out[CA_PATH_MAX], const char *key,
 	return 0;
 }
 
-/* Whether the file has the length and hash that its JSON states. */
+/* Whether the file has the length and hash that its JSON states.  Read piece by
+ * piece: precompiled headers are large. */
 static int intact(const char *path, const struct json *meta)
 {
-	struct str s = STR_INIT;
-	char got[HASH_HEX];
-	int ok = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	struct hash *h = hash_new();
+	uint8_t sum[HASH_LEN];
+	char got[HASH_HEX], buf[65536];
+	int64_t len = 0;
+	ssize_t n = -1;
 
-	s.cap = OBJECT_MAX;
-	if (read_file(path, OBJECT_MAX, &s, NULL) == 0) {
-		sha256_hex(s.buf ? s.buf : "", s.len, got);
-		ok = json_get_int(meta, "bytes", -1) == (int64_t)s.len &&
-		     strcmp(json_get_str(meta, "sha256", ""), got) == 0;
+	while (h && fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0) {
+		hash_add(h, buf, (size_t)n);
+		len += n;
 	}
-	str_release(&s);
-	return ok;
+	if (fd >= 0)
+		close(fd);
+	if (!h)
+		return 0;
+	hash_end(h, sum);
+	hex(sum, sizeof(sum), got);
+	return n == 0 && json_get_int(meta, "bytes", -1) == len &&
+	       strcmp(json_get_str(meta, "sha256", ""), got) == 0;
 }
 
 int cache_get(const char *key, char path[CA_PATH_MAX], struct str *meta,
