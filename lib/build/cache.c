@@ -127,6 +127,49 @@ out:
 	return hit;
 }
 
+/* What would be another file, or the same one changed; nobody but root can set
+ * back the time of a change. */
+static int identity(const char *path, struct str *out)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -1;
+	return str_addf(out, "%llu %lld %lld.%09ld",
+			(unsigned long long)st.st_ino, (long long)st.st_size,
+			(long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+}
+
+int cache_get_large(const char *key, char path[CA_PATH_MAX], struct err *e)
+{
+	char note[CA_PATH_MAX];
+	struct str now = STR_INIT, then = STR_INIT;
+	int hit = -1, n;
+
+	if (entry_path(path, key, ".so", e) < 0 ||
+	    path_cache(note, "checked", e) < 0)
+		goto out;
+	n = (int)strlen(note);
+	if (n + CACHE_KEY + 1 > CA_PATH_MAX) {
+		err_set(e, CA_CONFIG, "cache path is too long");
+		goto out;
+	}
+	snprintf(note + n, sizeof(note) - (size_t)n, "/%s", key);
+	hit = cache_have(key) && !identity(path, &now) &&
+	      !access(note, R_OK) && !read_file(note, 256, &then, NULL) &&
+	      now.len == then.len && !memcmp(now.buf, then.buf, now.len);
+	if (hit)
+		goto out;
+	hit = cache_get(key, path, NULL, e);
+	str_reset(&now);
+	if (hit > 0 && !identity(path, &now))
+		write_file_atomic(note, now.buf, now.len, 0644, NULL);
+out:
+	str_release(&now);
+	str_release(&then);
+	return hit;
+}
+
 int cache_have(const char *key)
 {
 	char path[CA_PATH_MAX], side[CA_PATH_MAX];

@@ -29,6 +29,10 @@ int cache_limit(long long *limit, struct err *e);
 int cache_get(const char *key, char path[CA_PATH_MAX], struct str *meta,
 	      struct err *e);
 
+/* The same for what takes seconds to read (without meta): bytes that were found
+ * right once are not read again while their file is the same, unchanged. */
+int cache_get_large(const char *key, char path[CA_PATH_MAX], struct err *e);
+
 /* Whether an entry is there and as long as it should be: cheap, for those who
  * only keep it.  It counts as used now. */
 int cache_have(const char *key);

@@ -25,7 +25,7 @@
 #include "build/scratch.h"
 #include "cu/lease.h"
 
-#define OBJECT_MAX ((size_t)512 << 20)
+#define OBJECT_MAX ((size_t)1 << 30)	/* a precompiled header has half */
 #define COMPILER_MEMORY ((int64_t)8 << 30)	/* address space */
 #define QUEUE_SECONDS 3600.0	/* waiting for other compilers to end */
 #define ALL_TIMEOUTS 4		/* timeouts that one candidate may use up */

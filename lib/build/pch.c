@@ -150,7 +150,7 @@ static int make(const struct plan *h, const struct compile_opts *o,
 static int find_or_make(const struct plan *h, const struct compile_opts *o,
 			char path[CA_PATH_MAX], struct err *e)
 {
-	int hit = cache_get(h->key, path, NULL, e), lease;
+	int hit = cache_get_large(h->key, path, e), lease;
 
 	if (hit)
 		return hit;
@@ -158,7 +158,7 @@ static int find_or_make(const struct plan *h, const struct compile_opts *o,
 	lease = lease_take("headers", 1, o->timeout, e);
 	if (lease < 0)
 		return -1;
-	hit = cache_get(h->key, path, NULL, e);
+	hit = cache_get_large(h->key, path, e);
 	if (!hit)
 		hit = make(h, o, path, e);
 	close(lease);

@@ -299,6 +299,30 @@ static void cache_keeps_and_drops(void **state)
 	str_release(&meta);
 }
 
+static void large_entries_are_read_once(void **state)
+{
+	char key[CACHE_KEY], path[CA_PATH_MAX];
+	struct err e = ERR_INIT;
+	FILE *f;
+
+	(void)state;
+	memset(key, 'c', sizeof(key) - 1);
+	key[CACHE_KEY - 1] = '\0';
+	assert_int_equal(cache_get_large(key, path, &e), 0);
+	assert_int_equal(cache_put(key, "object", 6, "\"x\":1", path, &e), 0);
+	assert_int_equal(cache_get_large(key, path, &e), 1);
+	assert_int_equal(cache_get_large(key, path, &e), 1);
+	/* Of the same length, at another time by the file system's clock. */
+	usleep(50000);
+	f = fopen(path, "r+");
+	assert_non_null(f);
+	fputs("x", f);
+	fclose(f);
+	assert_int_equal(cache_get_large(key, path, &e), 0);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(e.code, 0);
+}
+
 static void a_cache_that_cannot_be_written(void **state)
 {
 	char key[CACHE_KEY], path[CA_PATH_MAX], blocked[4096];
@@ -393,6 +417,7 @@ int main(void)
 		cmocka_unit_test(made_up_names_settle),
 		cmocka_unit_test(logs_are_cut),
 		cmocka_unit_test(cache_keeps_and_drops),
+		cmocka_unit_test(large_entries_are_read_once),
 		cmocka_unit_test(a_cache_that_cannot_be_written),
 		cmocka_unit_test(devices),
 		cmocka_unit_test(the_queue_keeps_its_limits),
