@@ -16,6 +16,9 @@
 #include "base/opt.h"
 #include "cu/lease.h"
 
+#define CACHE_MIN (2LL << 30)	/* a header of half a GiB would push all else
+				 * out of a smaller cache */
+
 /* The first one whose includes are all in a unit's file is the unit's. */
 static const struct kind {
 	const char *name, *include[3];
@@ -213,8 +216,11 @@ void pch_lay_out(const struct plan *p, const struct compile_opts *o,
 		 const char *dir, struct pch *have)
 {
 	int seen[PCH_KINDS] = { 0 };
+	long long limit;
 
 	memset(have, 0, sizeof(*have));
+	if (cache_limit(&limit, NULL) || limit < CACHE_MIN)
+		return;
 	for (size_t i = 0; i < p->nunit; i++) {
 		size_t k = kind_of(p, &p->unit[i]);
 
