@@ -201,7 +201,7 @@ bench-agent: all
 # What `make install` puts below PREFIX and `make uninstall` removes.  The
 # programs write their completions themselves.
 torch_files := $(wildcard lib/torch/*.py lib/torch/*.cpp lib/torch/*.inc \
-	lib/torch/*.txt) \
+	lib/torch/*.txt lib/torch/zone.h) \
 	$(wildcard $(foreach d,* */* */*/* */*/*/*,lib/torch/slim/$d.h*))
 skill_files := $(shell find -L skills -type f)
 pipeline_files := $(filter-out %/demo.sh %/demo-learn.sh pipelines/learn/%, \

@@ -39,9 +39,10 @@ class Steps(torch.fx.Interpreter):
     """Runs the graph of forward, and without one of its operators if asked to: what that one
     gets first goes on in its place."""
 
-    def __init__(self, traced, without):
+    def __init__(self, traced, without, shaken):
         super().__init__(traced)
         self.without = without
+        self.shaken = shaken
         self.found, self.results = [], []
 
     def run_node(self, n):
@@ -53,6 +54,9 @@ class Steps(torch.fx.Interpreter):
         if seen.names and n.op.startswith("call_"):
             self.found.append(n)
             self.results.append(value)
+            # What is returned stays: nobody works on it.
+            if self.shaken and any(user.op != "output" for user in n.users):
+                return live.shake(value)
         return value
 
 
@@ -79,9 +83,9 @@ class Graph:
             raise No("gives inputs that are no list of tensors")
         return list(values)
 
-    def run(self, inputs, without=None):
+    def run(self, inputs, without=None, shaken=False):
         self.given = [t.clone() for t in inputs]
-        steps = Steps(self.traced, None if without is None else self.stack[without])
+        steps = Steps(self.traced, None if without is None else self.stack[without], shaken)
         whole = steps.run(*self.given)
         if without is None:
             self.stack = steps.found
@@ -143,6 +147,7 @@ def check(code, count, most, device):
         raise No("two calls on the same inputs differ")
     live.check_pieces(graph, inputs, whole)
     live.check_inputs(graph, inputs, others, whole)
+    live.check_rounding(graph, inputs, whole)
     found = trace(graph.model, inputs)
     return {"parts": [graph.name(n) for n in graph.stack], "hash": found["hash"],
             "ops": seen.names}

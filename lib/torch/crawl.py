@@ -340,7 +340,7 @@ def ready(piece, device):
     for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
         try:
             live.check([other], device)
-            live.check_idle(other, device)
+            live.check_grown(other, device)
             return other
         except live.No as exc:
             why = why or exc
@@ -475,6 +475,7 @@ class Crawl(Child):
                 grown += 1
                 piece, took = grower.grow(piece)
                 live.check([piece], self.device)
+                live.check_grown(piece, self.device)
                 return {"piece": piece, "code": pieces.render([piece]), "ms": took}
             except (Skip, live.No) as exc:
                 why = why or Skip(str(exc))

@@ -9,6 +9,8 @@ from catorch.task import Recorder
 
 TOLERANCE = 1e-2
 FEW = 64                        # one element in so many has to differ
+ROUNDING = 3e-7                 # of a result, relatively
+HALVED = 8                      # axes that are as long have halves
 PART = 1 << 18                  # elements that are compared at once
 
 
@@ -38,8 +40,9 @@ class Chain:
                     count += 1
             yield pieces.fill(piece["call"], f"self.op{k}", values)
 
-    def run(self, inputs, without=None):
-        """Every piece's result."""
+    def run(self, inputs, without=None, shaken=False):
+        """Every piece's result; shaken, each works on what the one before might as well have
+        given."""
         space = {"self": self.model, "torch": torch, "nn": nn}
         self.given = [t.clone() for t in inputs]
         space.update((f"x{i}", t) for i, t in enumerate(self.given))
@@ -50,11 +53,15 @@ class Chain:
             elif not k:
                 space["x"] = inputs[self.stack[0]["chain"]]
             results.append(space["x"])
+            if shaken:
+                space["x"] = shake(space["x"])
         return results
 
 
 def wide(t):
-    return t.to(torch.complex128 if t.is_complex() else torch.float64)
+    if t.is_complex():
+        return t.to(torch.complex128)
+    return t if t.dtype is torch.float32 else t.double()
 
 
 def apart(a, b):
@@ -76,6 +83,13 @@ def differ(a, b, least=None):
         if count >= least:
             return True
     return False
+
+
+def shake(value):
+    """The same but for a few last digits."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value * (1 + ROUNDING * torch.randn_like(value))
 
 
 def first(result):
@@ -121,6 +135,14 @@ def check_pieces(chain, inputs, whole):
             raise No("an operator changes nothing")
 
 
+def check_rounding(chain, inputs, whole):
+    """No operator makes a step, or a wreck, of another's last digits: who rounds otherwise
+    would be wrong."""
+    if len(chain.stack) > 1 and \
+            differ(whole, first(chain.run(inputs, shaken=True)[-1]), 1):
+        raise No("rounding changes the result")
+
+
 def check_inputs(chain, inputs, others, whole):
     for i, other in enumerate(others):
         try:
@@ -148,15 +170,26 @@ def check(stack, device):
     whole = check_calls(chain, inputs, others)
     check_pieces(chain, inputs, whole)
     check_inputs(chain, inputs, others, whole)
+    check_rounding(chain, inputs, whole)
     return code
 
 
-def check_idle(piece, device):
-    """That a piece alone does more than give back what it got, in whatever shape."""
+def check_grown(piece, device):
+    """That a piece alone, large as it is, does more than give back what it got, in whatever
+    shape, and reads more than the first half of it along each axis."""
     with device:
         chain = Chain([piece], pieces.render([piece]))
-        inputs = chain.get_inputs()
+        inputs, others = chain.get_inputs(), chain.get_inputs()
     whole = first(chain.run(inputs)[-1])
-    for t in inputs:
+    for i, t in enumerate(inputs):
         if t.numel() == whole.numel() and not differ(whole, t.reshape(whole.shape)):
             raise No("it gives back an input")
+        for axis, n in enumerate(t.shape if pieces.is_float(piece["inputs"][i]) else ()):
+            if n < HALVED:
+                continue
+            mixed = t.clone()
+            mixed.narrow(axis, n // 2, n - n // 2).copy_(
+                others[i].narrow(axis, n // 2, n - n // 2))
+            rest = first(chain.run([*inputs[:i], mixed, *inputs[i + 1:]])[-1])
+            if not differ(whole, rest, 1):
+                raise No("half of an input changes nothing")

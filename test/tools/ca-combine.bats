@@ -78,6 +78,26 @@ combine() {
 	} >in
 	run -65 --separate-stderr combine --count 40 --mix x2=1 in
 	[ "$(jq -c .parts <<<"$output" | grep -c '"lu","min"')" = 0 ]
+	# A step where the last digits of what came before decide.
+	{
+		op scale 'torch.mul({0}, 10000.0)' '' 64,64
+		op remainder 'torch.remainder({0}, 1.0)' '' 64,64
+	} >in
+	run -65 --separate-stderr combine --count 40 --mix x2=1 in
+	[[ $stderr == *'rounding changes the result'* ]]
+	[ "$(jq -c .parts <<<"$output" | grep -c '"scale","remainder"')" = 0 ]
+	# An input that is not used, one that is changed, one place for two values.
+	{
+		op tanh 'torch.tanh({0})' '' 32,64
+		op ignores 'torch.sin({0}) + 0 * {1}' '' 32,64 32,64
+		op changes '{0}.mul_(2)' '' 32,64
+		op writes '{0}.index_put((torch.zeros(32, dtype=torch.long),), {0})' '' 32,64
+	} >in
+	run -65 --separate-stderr combine --count 3 --mix x2=1 in
+	for why in 'an input changes nothing' 'it changes its inputs' \
+		'it writes to one place twice'; do
+		[[ $stderr == *"$why"* ]]
+	done
 }
 
 @test "single tasks pass as they came; what cannot be had goes to others" {

@@ -154,3 +154,31 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	"$bin/ca-filter" --device cpu --checks random,trivial --min-ms 0 out >judged
 	[ "$(jq -c 'select(.keep | not) | [.parts, .filter.text]' judged)" = '' ]
 }
+
+@test "an operator that reads only a part of what it gets is none" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	cat >check.py <<-'END'
+		import sys, types
+		package = types.ModuleType("catorch")
+		package.__path__ = [sys.argv[1] + "/lib/torch"]
+		sys.modules["catorch"] = package
+		import torch
+		from catorch import live
+
+		def why(call):
+		    piece = {"name": "x", "init": None, "call": call, "chain": 0,
+		             "inputs": [{"kind": "randn", "shape": [64, 48]}]}
+		    try:
+		        live.check_grown(piece, torch.device("cpu"))
+		    except live.No as exc:
+		        return str(exc)
+
+		half = "half of an input changes nothing"
+		assert why("torch.narrow_copy({0}, 1, 2, 2)") == half
+		assert why("torch.select({0}, 0, 3)") == half
+		assert why("torch.reshape({0}, (48, 64)).clone()") == "it gives back an input"
+		for call in "torch.sin({0})", "torch.amax({0}, 1)", "torch.tril({0})", "{0}.diagonal()":
+		    assert why(call) is None, call
+	END
+	"$("$bin/ca-torch" | jq -r .python)" check.py "$root"
+}
