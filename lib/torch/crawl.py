@@ -340,7 +340,7 @@ def ready(piece, device):
     for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
         try:
             live.check([other], device)
-            live.check_grown(other, device)
+            live.check_alone(other, device, False)
             return other
         except live.No as exc:
             why = why or exc
@@ -475,7 +475,7 @@ class Crawl(Child):
                 grown += 1
                 piece, took = grower.grow(piece)
                 live.check([piece], self.device)
-                live.check_grown(piece, self.device)
+                live.check_alone(piece, self.device, True)
                 return {"piece": piece, "code": pieces.render([piece]), "ms": took}
             except (Skip, live.No) as exc:
                 why = why or Skip(str(exc))
