@@ -244,18 +244,10 @@ results() {
 		one/model_new.py
 	compile compile_error one --headers slim
 	says hypot
-	compile ok one -v 2>told
+	compile ok one
 	[ "$(jq -r .build.headers out)" = real ]
 	results real.txt
 	diff slim.txt real.txt
-	# another one needs no more than what the first one's header leaves
-	[ "$(jq .build.prov.cached out)" = true ] ||
-		grep -q "^ca-compile: precompiled header of 'torch/extension.h': " told
-	candidate two < <(doubles "${inline/two/two_$RANDOM$RANDOM})" <<<'FACTOR = 2')
-	sed -i 's/= FACTOR \*/= 2 */' two/model_new.py
-	compile ok two --headers real -v 2>told
-	[ "$(jq -r .build.headers out)" = real ]
-	grep "precompiled header of 'torch/extension.h': found in the cache" told
 	# found again at once, and no other headers tried first
 	compile ok one
 	[ "$(jq -c '.build|[.headers,.prov.cached]' out)" = '["real",true]' ]
