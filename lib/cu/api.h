@@ -135,6 +135,8 @@ struct cu_access { struct cu_location where; int flags; };
 	X(EventCreate, "cuEventCreate", (cu_event *, unsigned)) \
 	X(EventDestroy, "cuEventDestroy_v2", (cu_event)) \
 	X(EventRecord, "cuEventRecord", (cu_event, cu_stream)) \
+	X(EventQuery, "cuEventQuery", (cu_event)) \
+	X(StreamWait, "cuStreamWaitEvent", (cu_stream, cu_event, unsigned)) \
 	X(EventElapsed, "cuEventElapsedTime", (float *, cu_event, cu_event)) \
 	X(ModuleLoad, "cuModuleLoadData", (cu_mod *, const void *)) \
 	X(ModuleUnload, "cuModuleUnload", (cu_mod)) \

@@ -65,6 +65,30 @@ static void sync_cpu(struct gpu *g)
 	(void)g;
 }
 
+/* Memory is the process's own: shared memory serves it. */
+static int join_cpu(struct gpu *g, struct comm *c, struct err *e)
+{
+	(void)g;
+	(void)c;
+	(void)e;
+	return 0;
+}
+
+static void mark_cpu(struct gpu *g)
+{
+	comm_beat(g->comm);
+}
+
+static void reduce_scatter_cpu(struct gpu *g, float *x, size_t part)
+{
+	comm_reduce_scatter(g->comm, x, part, &g->failed);
+}
+
+static void all_gather_cpu(struct gpu *g, void *x, size_t bytes)
+{
+	comm_all_gather(g->comm, x, bytes, &g->failed);
+}
+
 /* Transposed copies of a matrix, or of both sides of a product. */
 static size_t work_size_cpu(size_t t, size_t width, size_t matrix)
 {
@@ -77,7 +101,9 @@ static struct gpu_ops ops = {
 	.close = close_cpu, .alloc = alloc_cpu, .free = free_cpu,
 	.work_size = work_size_cpu, .avail = avail_cpu, .upload = copy_cpu,
 	.download = copy_cpu, .copy = copy_cpu, .zero = zero_cpu,
-	.sync = sync_cpu,
+	.sync = sync_cpu, .join = join_cpu, .mark = mark_cpu,
+	.reduce_scatter = reduce_scatter_cpu, .all_gather = all_gather_cpu,
+	.collected = sync_cpu,
 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

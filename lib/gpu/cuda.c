@@ -38,6 +38,7 @@ static void close_cuda(struct gpu *g)
 {
 	struct cuda *c = of(g);
 
+	cuda_part(g);
 	cublas_close(c->blas);
 	if (c->module)
 		cu_module_free(c->dev, c->module);
@@ -95,6 +96,7 @@ static void download_cuda(struct gpu *g, void *dst, const void *src, size_t n)
 {
 	struct cuda *c = of(g);
 
+	cuda_comm_wait(c);
 	if (!cu_bind(c->dev, &g->failed))
 		check(c, c->dev->api->ToHost(dst, ptr(src), n,
 					     c->dev->stream), "download");
@@ -121,6 +123,7 @@ static void sync_cuda(struct gpu *g)
 {
 	struct cuda *c = of(g);
 
+	cuda_comm_wait(c);
 	check(c, c->dev->api->StreamSync(c->dev->stream), "kernels");
 }
 
@@ -167,7 +170,10 @@ static const struct gpu_ops ops = {
 	.close = close_cuda, .alloc = alloc_cuda, .free = free_cuda,
 	.work_size = work_size_cuda, .avail = avail_cuda,
 	.upload = upload_cuda, .download = download_cuda, .copy = copy_cuda,
-	.zero = zero_cuda, .sync = sync_cuda, .record = record_cuda,
+	.zero = zero_cuda, .sync = sync_cuda, .join = cuda_join,
+	.mark = cuda_mark, .reduce_scatter = cuda_reduce_scatter,
+	.all_gather = cuda_all_gather, .collected = cuda_collected,
+	.record = record_cuda,
 	.record_end = record_end_cuda, .replay = replay_cuda,
 	.tape_free = tape_free_cuda,
 #define ROW(name, args) .name = cuda_##name,

@@ -25,6 +25,7 @@ struct cuda {
 	struct cu_dev *dev;
 	struct cublas *blas;
 	cu_mod module;
+	struct cuda_comm *comm;		/* NULL: alone */
 	/* Kernels k_NAME. */
 #define CUDA_FIELD(name) cu_fn name;
 	CUDA_KERNELS(CUDA_FIELD) CUDA_KERNELS_BF16(CUDA_FIELD)
@@ -42,6 +43,16 @@ void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 
 /* Shared memory of a tile kernel for heads of D dimensions. */
 unsigned cuda_tile_bytes(int tiles, int dim);
+
+/* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
+ * the device's stream, and for nothing when it is alone. */
+int cuda_join(struct gpu *g, struct comm *ranks, struct err *e);
+void cuda_part(struct gpu *g);
+void cuda_mark(struct gpu *g);
+void cuda_reduce_scatter(struct gpu *g, float *x, size_t part);
+void cuda_all_gather(struct gpu *g, void *x, size_t bytes);
+void cuda_collected(struct gpu *g);
+void cuda_comm_wait(struct cuda *c);
 
 /* Compiles the kernels; see nvrtc_compile. */
 int cuda_text_compile(int major, int minor, enum gpu_type act,

@@ -20,6 +20,13 @@ struct gpu_ops {
 	void (*copy)(struct gpu *g, void *dst, const void *src, size_t n);
 	void (*zero)(struct gpu *g, void *dst, size_t n);
 	void (*sync)(struct gpu *g);
+	/* See gpu_join and what follows it; the others are only called after
+	 * join.  `mark` comes between two steps of a long run. */
+	int (*join)(struct gpu *g, struct comm *c, struct err *e);
+	void (*mark)(struct gpu *g);
+	void (*reduce_scatter)(struct gpu *g, float *x, size_t part);
+	void (*all_gather)(struct gpu *g, void *x, size_t bytes);
+	void (*collected)(struct gpu *g);
 	/* NULL where nothing can be recorded. */
 	int (*record)(struct gpu *g);
 	struct gpu_tape *(*record_end)(struct gpu *g);
@@ -39,6 +46,7 @@ struct gpu {
 	char name[128];
 	char lease[64];			/* see gpu_lease_name */
 	double peak;
+	struct comm *comm;		/* NULL: alone */
 	void *work;			/* gpu_set_work */
 	size_t work_bytes;
 	struct err failed;		/* first failure; code 0: none */

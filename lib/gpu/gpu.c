@@ -216,6 +216,41 @@ int gpu_sync(struct gpu *g, struct err *e)
 	return code ? -1 : 0;
 }
 
+int gpu_join(struct gpu *g, struct comm *c, struct err *e)
+{
+	if (comm_count(c) < 2)
+		return 0;
+	if (g->ops->join(g, c, e))
+		return -1;
+	g->comm = c;
+	return 0;
+}
+
+void gpu_reduce_scatter(struct gpu *g, float *x, size_t part)
+{
+	if (g->comm && !g->failed.code && part)
+		g->ops->reduce_scatter(g, x, part);
+}
+
+void gpu_all_gather(struct gpu *g, void *x, size_t bytes)
+{
+	if (g->comm && !g->failed.code && bytes)
+		g->ops->all_gather(g, x, bytes);
+}
+
+void gpu_collected(struct gpu *g)
+{
+	if (g->comm && !g->failed.code)
+		g->ops->collected(g);
+}
+
+void gpu_mark(struct gpu *g)
+{
+	if (g->comm && !g->failed.code &&
+	    !comm_check(g->comm, COMM_GLANCE, &g->failed))
+		g->ops->mark(g);
+}
+
 int gpu_record(struct gpu *g)
 {
 	return g->ops->record && !g->failed.code && g->ops->record(g);

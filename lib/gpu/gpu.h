@@ -28,6 +28,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "gpu/comm.h"
 #include "gpu/ops.h"
 #include "gpu/type.h"
 
@@ -108,6 +109,26 @@ void gpu_copy(struct gpu *g, void *dst, const void *src, size_t bytes);
 void gpu_zero(struct gpu *g, void *dst, size_t bytes);
 /* Waits for everything; reports the first failure since the last call. */
 int gpu_sync(struct gpu *g, struct err *e);
+
+/*
+ * Makes the device one of several that compute the same model, one for each
+ * rank; all ranks have to call it, and what follows, in the same order.  NULL
+ * leaves it alone.  CA_UNAVAILABLE as comm_check, or without NCCL on GPUs.
+ *
+ * The two operations see what was computed before them and may still run
+ * while what comes behind is computed, until gpu_collected: what follows that
+ * sees their results.
+ */
+int gpu_join(struct gpu *g, struct comm *c, struct err *e);
+/* Of x, `part` numbers for each rank: this rank's own become their sum over
+ * the ranks, the others are left undefined. */
+void gpu_reduce_scatter(struct gpu *g, float *x, size_t part);
+/* Of x, `bytes` of each rank: all become those of whose they are. */
+void gpu_all_gather(struct gpu *g, void *x, size_t bytes);
+void gpu_collected(struct gpu *g);
+/* Now and then in a long run of operations: others see that this rank gets
+ * on, and it sees whether they are still there.  As gpu_sync reports. */
+void gpu_mark(struct gpu *g);
 
 /*
  * A run of operations that is repeated with the same pointers and sizes can

@@ -159,7 +159,8 @@ static int check_finite(const float *x, const struct nn_param *p,
 	return 0;
 }
 
-/* Parts of a parameter lie below each other, as they do in the file. */
+/* Parts of a parameter lie below each other, as they do in the file.  Without
+ * `o` they are only read, for who writes them. */
 static int add_params(struct out *o, struct train *t,
 		      enum train_what what, struct err *e)
 {
@@ -173,8 +174,8 @@ static int add_params(struct out *o, struct train *t,
 		if (!x)
 			return err_set(e, CA_SOFTWARE, "no memory");
 		rc = train_read(t, what, p, x, e) ||
-		     check_finite(x, p, e) ||
-		     add(o, x, p->n * sizeof *x, e) ? -1 : 0;
+		     (o && (check_finite(x, p, e) ||
+			    add(o, x, p->n * sizeof *x, e))) ? -1 : 0;
 		free(x);
 	}
 	return rc;
@@ -293,12 +294,19 @@ static int put_in_place(const char *temp, const char *dir, struct err *e)
 	return sync_dir(parent, e);
 }
 
+static const struct kind weights[] = { { TRAIN_WEIGHT, "" } };
+static const struct kind moments[] = { { TRAIN_M, "m." }, { TRAIN_V, "v." } };
+
+int ckpt_share(struct train *t, struct err *e)
+{
+	return add_params(NULL, t, weights[0].what, e) ||
+	       add_params(NULL, t, moments[0].what, e) ||
+	       add_params(NULL, t, moments[1].what, e) ? -1 : 0;
+}
+
 int ckpt_save(struct train *t, const char *dir, const char *from,
 	      const char *state, struct err *e)
 {
-	static const struct kind weights[] = { { TRAIN_WEIGHT, "" } };
-	static const struct kind moments[] = { { TRAIN_M, "m." },
-					       { TRAIN_V, "v." } };
 	struct out o = { .list = STR_INIT, .fd = -1 };
 	int rc = -1;
 
@@ -429,8 +437,6 @@ static int load_param(struct train *t, const struct st *s,
 
 static int load_moments(struct train *t, const struct st *s, struct err *e)
 {
-	static const struct kind moments[] = { { TRAIN_M, "m." },
-					       { TRAIN_V, "v." } };
 	const struct nn_model *m = train_model(t);
 	int rc = 0;
 

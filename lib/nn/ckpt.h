@@ -22,6 +22,9 @@
  */
 int ckpt_save(struct train *t, const char *dir, const char *from,
 	      const char *state, struct err *e);
+/* Among ranks one calls ckpt_save, and all others this, which gives it their
+ * parts. */
+int ckpt_share(struct train *t, struct err *e);
 
 /* Checks the manifest: CA_DATAERR names a file that is missing or not what
  * was written. */

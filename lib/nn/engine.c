@@ -258,7 +258,7 @@ static int prepare(struct engine *g, struct str *table, struct err *e)
 	if (!g->g)
 		return -1;
 	settle(g, &cfg);
-	if (nn_model_init(&g->m, g->g, &cfg, g->o.type, g->o.ctx, e))
+	if (nn_model_init(&g->m, g->g, &cfg, g->o.type, g->o.ctx, 1, e))
 		return -1;
 	settle_cache(g);
 	if (occupy(g, table, e) || host_arrays(g, e))

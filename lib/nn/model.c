@@ -108,9 +108,17 @@ static void add_layer(struct nn_model *m, int l)
 		add_vector(m, c->hidden, "mlp.down_proj.bias", l);
 }
 
+static void cut(struct nn_model *m, int i, int parts)
+{
+	size_t whole = ALIGN * (size_t)parts;
+
+	m->nmat = (m->nmat + whole - 1) / whole * whole;
+	m->cut[i] = m->nmat;
+}
+
 int nn_model_init(struct nn_model *m, struct gpu *g,
 		  const struct nn_config *cfg, enum gpu_type type,
-		  int positions, struct err *e)
+		  int positions, int parts, struct err *e)
 {
 	memset(m, 0, sizeof *m);
 	m->cfg = *cfg;
@@ -119,12 +127,16 @@ int nn_model_init(struct nn_model *m, struct gpu *g,
 	m->positions = positions;
 	m->param = calloc((size_t)cfg->layers * PER_LAYER + 4,
 			  sizeof *m->param);
-	if (!m->param)
+	m->cut = calloc((size_t)cfg->layers + 3, sizeof *m->cut);
+	if (!m->param || !m->cut)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	add_matrix(m, cfg->vocab, cfg->hidden, "model.embed_tokens.weight",
 		   -1);
-	for (int l = 0; l < cfg->layers; l++)
+	for (int l = 0; l < cfg->layers; l++) {
+		cut(m, l + 1, parts);
 		add_layer(m, l);
+	}
+	cut(m, cfg->layers + 1, parts);
 	add_vector(m, cfg->hidden, "model.norm.weight", -1);
 	if (cfg->head == NN_HEAD_VALUE) {
 		add_part(m, new_param(m, cfg->hidden, 2, 1), 1,
@@ -133,6 +145,7 @@ int nn_model_init(struct nn_model *m, struct gpu *g,
 	} else if (!cfg->tied) {
 		add_matrix(m, cfg->vocab, cfg->hidden, "lm_head.weight", -1);
 	}
+	cut(m, cfg->layers + 2, parts);
 	return 0;
 }
 
@@ -140,7 +153,9 @@ void nn_model_release(struct nn_model *m)
 {
 	nn_weights_release(&m->w);
 	free(m->param);
+	free(m->cut);
 	m->param = NULL;
+	m->cut = NULL;
 }
 
 void nn_model_plan(struct nn_model *m, struct gpu_plan *p)

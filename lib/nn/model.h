@@ -43,16 +43,21 @@ struct nn_model {
 	struct gpu *g;
 	struct nn_param *param;
 	size_t nparams, nmat, nvec;	/* counts; elements of the two arrays */
+	size_t *cut;			/* layers + 3: where among the matrices
+					 * the embeddings, each layer and the
+					 * head begin; the end */
 	struct nn_weights w;
 	void *rope;			/* (positions, D) */
 	int positions;
 };
 
-/* Lays out the weights of `cfg` with matrices of `type`; nothing is allocated
+/* Lays out the weights of `cfg` with matrices of `type`, so that what is
+ * between two cuts, and the vectors with up to 64 * `parts` elements behind
+ * them, divide into `parts` equal parts of whole vectors; nothing is allocated
  * on the device.  Positions up to `positions` can be computed. */
 int nn_model_init(struct nn_model *m, struct gpu *g,
 		  const struct nn_config *cfg, enum gpu_type type,
-		  int positions, struct err *e);
+		  int positions, int parts, struct err *e);
 void nn_model_release(struct nn_model *m);
 
 /* Adds the weights and the table of rotations to a plan, or only that. */

@@ -25,10 +25,18 @@ struct train_opts {
 					 * memory, a third more work */
 	int critic;			/* a language model's folder becomes a
 					 * critic: a head of zeroes */
+	/*
+	 * Ranks that train the same model, or NULL.  Each keeps weights and
+	 * gradients whole but only its own part of Adam's moments, for which
+	 * it makes the step.  Whatever is said of "all ranks" is a call that
+	 * each has to make, in the same order.
+	 */
+	struct comm *comm;
 };
 
 struct train;
 
+/* All ranks. */
 struct train *train_open(const struct train_opts *o, struct str *table,
 			 struct err *e);
 void train_close(struct train *t);	/* NULL is fine */
@@ -58,7 +66,16 @@ int train_forward(struct train *t, const struct train_batch *b,
 int train_backward(struct train *t, const float *dlp, const float *dent,
 		   struct err *e);
 
-/* The norm of all gradients; NaN or infinite when one is. */
+/*
+ * Of each rank, once before a step: the train_backward that comes is its last,
+ * and the ranks' gradients are added up while it still computes others; or
+ * there is none (more).
+ */
+void train_last(struct train *t);
+int train_reduce(struct train *t, struct err *e);
+
+/* The norm of all gradients, added up; NaN or infinite when one is.  All
+ * ranks. */
 int train_grad_norm(struct train *t, double *norm, struct err *e);
 
 struct train_adam {
@@ -66,7 +83,8 @@ struct train_adam {
 	double scale;				/* of the gradients */
 };
 
-/* One step of AdamW; gradients become zero.  train_clear only does that. */
+/* One step of AdamW; gradients become zero.  All ranks.  train_clear only does
+ * the last. */
 int train_step(struct train *t, const struct train_adam *a, struct err *e);
 int train_clear(struct train *t, struct err *e);
 
@@ -74,7 +92,8 @@ int train_clear(struct train *t, struct err *e);
 int64_t train_steps(const struct train *t);
 void train_set_steps(struct train *t, int64_t steps);
 
-/* What there is of each weight, n fp32 numbers by nn_param's place. */
+/* What there is of each weight, n fp32 numbers by nn_param's place.  Reading
+ * is of all ranks; gradients are whole after train_last or train_reduce. */
 enum train_what { TRAIN_WEIGHT, TRAIN_GRADIENT, TRAIN_M, TRAIN_V };
 int train_read(struct train *t, enum train_what what,
 	       const struct nn_param *p, float *out, struct err *e);

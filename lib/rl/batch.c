@@ -309,7 +309,7 @@ long batch_culprit(struct batch *b, struct learner *l, enum batch_loss which,
 		int rc = learner_pass(l, &one, temp, loss[which], b, out,
 				      NULL, e);
 
-		if (rc < 0 || (!rc && learner_reduce(l, &norm, e)) ||
+		if (rc < 0 || (!rc && train_grad_norm(l->t, &norm, e)) ||
 		    train_clear(l->t, e))
 			found = -1;
 		else if (rc || !isfinite(norm))

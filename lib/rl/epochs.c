@@ -101,11 +101,12 @@ static int open_model(struct epochs *p, struct err *e)
 {
 	struct run *r = p->r;
 	const char *dir = r->found ? r->o->out : p->from;
-	const struct train_opts o = opts_train(r->o, dir, p->critic);
+	const struct train_opts o = opts_train(r->o, dir, p->critic,
+					     r->comm);
 	struct save_state was = r->state;
 	struct str plan = STR_INIT;
 	int rc = learner_open(&p->model, p->critic ? "critic" : "actor", &o,
-			      r->ranks, &plan, e);
+			      &plan, e);
 
 	run_announce(r, &plan);
 	str_release(&plan);

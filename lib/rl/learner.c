@@ -6,14 +6,14 @@
 #include <string.h>
 
 int learner_open(struct learner *l, const char *name,
-		 const struct train_opts *o, struct ranks *ranks,
-		 struct str *table, struct err *e)
+		 const struct train_opts *o, struct str *table,
+		 struct err *e)
 {
 	size_t n = (size_t)o->tokens;
 
 	memset(l, 0, sizeof *l);
 	l->name = name;
-	l->ranks = ranks;
+	l->comm = o->comm;
 	l->tokens = n;
 	l->seqs = (size_t)o->seqs;
 	l->ids = calloc(3 * n, sizeof *l->ids);
@@ -69,15 +69,25 @@ struct pass {
 	float *out, *entropy;
 };
 
+/* Another's clock may hold the device for long. */
+static void wait_turn(struct learner *l)
+{
+	if (!gpu_turn_enter(l->turn))
+		return;
+	comm_does(l->comm, COMM_WAITS);
+	gpu_turn_wait(l->turn);
+	comm_does(l->comm, COMM_COMPUTES);
+}
+
 static int micro(struct learner *l, const struct pass *p,
-		 const size_t *list, size_t n, struct err *e)
+		 const size_t *list, size_t n, int last, struct err *e)
 {
 	struct train_batch b = gather(l, p->r, list, n);
 	size_t at = 0;
 
-	if (l->turn && (ranks_count(l->ranks) == 1 ||
+	if (l->turn && (comm_count(l->comm) == 1 ||
 			!gpu_is_cpu(train_gpu(l->t))))
-		gpu_turn_wait(l->turn);
+		wait_turn(l);
 	b.inv_temp = p->inv_temp;
 	if (train_forward(l->t, &b, l->out,
 			  p->entropy ? l->entropy : NULL, e))
@@ -95,7 +105,29 @@ static int micro(struct learner *l, const struct pass *p,
 				l->dout + at);
 		at += q->nout;
 	}
+	if (last)
+		train_last(l->t);
 	return p->loss ? train_backward(l->t, l->dout, NULL, e) : 0;
+}
+
+/* This rank's micro-batches; with the last of them its gradients are whole. */
+static int own_share(struct learner *l, const struct pass *p,
+		     const struct pack *k, struct err *e)
+{
+	size_t left = 0;
+	int rc = 0;
+
+	comm_does(l->comm, COMM_COMPUTES);
+	for (size_t b = 0; b < k->n; b++)
+		left += k->rank[b] == comm_mine(l->comm);
+	if (!left && p->loss)
+		return train_reduce(l->t, e);
+	for (size_t b = 0; b < k->n && !rc; b++)
+		if (k->rank[b] == comm_mine(l->comm))
+			rc = micro(l, p, k->seq + k->first[b],
+				   k->first[b + 1] - k->first[b],
+				   !--left && p->loss, e);
+	return rc;
 }
 
 /* What one sequence's outputs are worth to all others. */
@@ -132,14 +164,14 @@ static int take_turn(struct learner *l, struct err *e)
 {
 	int none = 0;
 
-	if (!l->turn || ranks_count(l->ranks) == 1 ||
+	if (!l->turn || comm_count(l->comm) == 1 ||
 	    !gpu_is_cpu(train_gpu(l->t)))
 		return 0;
-	if (ranks_any(l->ranks, &none, e))
+	if (comm_any(l->comm, &none, e))
 		return -1;
-	if (!ranks_mine(l->ranks))
-		gpu_turn_wait(l->turn);
-	return ranks_any(l->ranks, &none, e);
+	if (!comm_mine(l->comm))
+		wait_turn(l);
+	return comm_any(l->comm, &none, e);
 }
 
 int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
@@ -152,21 +184,18 @@ int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 
 	if (take_turn(l, e))
 		return -1;
-	if (pack_make(&k, r, l->tokens, l->seqs, ranks_count(l->ranks), e))
+	if (pack_make(&k, r, l->tokens, l->seqs, comm_count(l->comm), e))
 		return err_wrap(e, "%s", l->name);
 	/* What others compute is added. */
 	memset(out, 0, r->n * sizeof *out);
 	if (entropy)
 		memset(entropy, 0, r->n * sizeof *entropy);
-	for (size_t b = 0; b < k.n && !rc; b++)
-		if (k.rank[b] == ranks_mine(l->ranks))
-			rc = micro(l, &p, k.seq + k.first[b],
-				   k.first[b + 1] - k.first[b], e);
+	rc = own_share(l, &p, &k, e);
 	pack_release(&k);
 	if (!rc)
-		rc = ranks_sum(l->ranks, out, r->n, e);
+		rc = comm_sum(l->comm, out, r->n, e);
 	if (!rc && entropy)
-		rc = ranks_sum(l->ranks, entropy, r->n, e);
+		rc = comm_sum(l->comm, entropy, r->n, e);
 	return rc ? err_wrap(e, "%s", l->name) :
 	       check_outputs(l, r, out, loss != NULL, e);
 }
@@ -190,20 +219,6 @@ static int each_gradient(struct learner *l,
 		free(x);
 	}
 	return rc;
-}
-
-static int sum_gradient(struct learner *l, const struct nn_param *p,
-			float *x, struct err *e)
-{
-	return ranks_sum(l->ranks, x, p->n, e) ? -1 :
-	       train_write(l->t, TRAIN_GRADIENT, p, x, e);
-}
-
-int learner_reduce(struct learner *l, double *norm, struct err *e)
-{
-	if (ranks_count(l->ranks) > 1 && each_gradient(l, sum_gradient, e))
-		return -1;
-	return train_grad_norm(l->t, norm, e);
 }
 
 /* 1 when this weight's gradient is not finite. */

@@ -9,13 +9,12 @@
 
 #include "gpu/turn.h"
 #include "nn/train.h"
-#include "rl/ranks.h"
 #include "rl/rows.h"
 
 struct learner {
 	struct train *t;
 	const char *name;		/* "actor", "critic", for messages */
-	struct ranks *ranks;
+	struct comm *comm;		/* its ranks, of train_opts */
 	struct gpu_turn *turn;		/* at the device; NULL: nobody else
 					 * uses it */
 	size_t bad;			/* see learner_pass */
@@ -26,10 +25,11 @@ struct learner {
 };
 
 /* Opens a model for micro-batches within o->tokens and o->seqs; appends its
- * plan of memory to `table` (may be NULL). */
+ * plan of memory to `table` (may be NULL).  As all calls here it is of all
+ * ranks. */
 int learner_open(struct learner *l, const char *name,
-		 const struct train_opts *o, struct ranks *ranks,
-		 struct str *table, struct err *e);
+		 const struct train_opts *o, struct str *table,
+		 struct err *e);
 void learner_close(struct learner *l);
 
 /*
@@ -43,22 +43,18 @@ typedef void learner_loss(void *ctx, size_t first, size_t n,
 /*
  * Computes log-probabilities at 1 / inv_temp (or values) of all outputs into
  * out[r->n] and entropies into entropy[r->n] (or NULL), on every rank.  With
- * `loss` adds to the gradients, for the rank's own share: learner_step adds
- * them up.  1 when an output is not finite: l->bad is the trajectory of the
+ * `loss` adds to the gradients, and those of the ranks up: there is one such
+ * pass between two steps.  1 when an output is not finite: l->bad is the trajectory of the
  * first, `e` says what it is, and gradients are dropped.
  */
 int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 		 learner_loss *loss, void *ctx, float *out, float *entropy,
 		 struct err *e);
 
-/* Adds up the gradients of the ranks; *norm is that of the sum, not finite
- * when a gradient is not. */
-int learner_reduce(struct learner *l, double *norm, struct err *e);
-
 /*
  * A step of AdamW, gradients scaled down to a norm of at most `clip` (0: as
  * they are); or, when norm is not finite, none: gradients are dropped and 1
- * is returned, with what was not finite in `e`.  After learner_reduce.
+ * is returned, with what was not finite in `e`.  norm is train_grad_norm's.
  */
 int learner_step(struct learner *l, const struct train_adam *a, double norm,
 		 double clip, struct err *e);

@@ -80,7 +80,7 @@ void meter_work(struct meter *m, const struct learner *l,
 	m->flops += passes / 3 * learner_flops(l, len) * (double)r->tokens;
 	if (passes >= 3 && (double)r->tokens > m->tokens)
 		m->tokens = (double)r->tokens;
-	m->peak = gpu_peak(train_gpu(l->t)) * ranks_count(l->ranks);
+	m->peak = gpu_peak(train_gpu(l->t)) * comm_count(l->comm);
 }
 
 static void spread(struct jw *w, const char *name, double sum, double max,

@@ -6,9 +6,9 @@
 #include <string.h>
 
 const struct rl_opts rl_unset = {
-	.device = "cpu", .dtype = "fp32", .preset = "small",
+	.dtype = "fp32", .preset = "small",
 	.steps = -1, .epochs = -1, .batch = -1, .ctx = -1, .tokens = -1,
-	.seqs = 64, .ranks = 1, .save_every = -1, .max_skipped = 3,
+	.seqs = 64, .ranks = -1, .gpus = -1, .save_every = -1, .max_skipped = 3,
 	.lr = -1, .critic_lr = -1, .clip_grad = 1, .decay = .01, .gamma = 1,
 	.lambda_actor = .95, .lambda_critic = .95, .clip_low = .2,
 	.clip_high = .28, .dual = INFINITY, .value_clip = INFINITY,
@@ -43,11 +43,24 @@ static int check_given(const struct rl_opts *o, enum rl_tool tool,
 	return 0;
 }
 
+/* A rank for each GPU. */
+static int devices(struct rl_opts *o, struct err *e)
+{
+	if (o->gpus > 0 && (o->ranks > 0 ||
+			    (o->device && strcmp(o->device, "cuda"))))
+		return err_set(e, CA_USAGE, "--gpus takes the GPUs from 0 on: "
+			       "no --ranks, and no --device but cuda");
+	if (!o->device)
+		o->device = o->gpus > 0 ? "cuda" : "cpu";
+	dflt(&o->ranks, o->gpus > 0 ? o->gpus : 1);
+	return 0;
+}
+
 int opts_settle(struct rl_opts *o, enum rl_tool tool, struct err *e)
 {
 	int paper = !strcmp(o->preset, "paper");
 
-	if (check_given(o, tool, e))
+	if (check_given(o, tool, e) || devices(o, e))
 		return -1;
 	dflt(&o->batch, paper ? 1024 : 64);
 	dflt(&o->ctx, paper ? 131072 : 4096);
@@ -257,7 +270,7 @@ int opts_compare(const struct rl_opts *o, enum rl_tool tool,
 }
 
 struct train_opts opts_train(const struct rl_opts *o, const char *dir,
-			     int critic)
+			     int critic, struct comm *comm)
 {
 	return (struct train_opts){
 		.dir = dir, .device = o->device,
@@ -265,7 +278,7 @@ struct train_opts opts_train(const struct rl_opts *o, const char *dir,
 		.flags = o->exact ? GPU_EXACT : 0,
 		.tokens = (int)o->tokens, .seqs = (int)o->seqs,
 		.positions = (int)o->ctx, .recompute = o->recompute,
-		.critic = critic,
+		.critic = critic, .comm = comm,
 	};
 }
 

@@ -14,7 +14,7 @@
 struct rl_opts {
 	const char *actor, *critic, *out, *device, *dtype, *preset;
 	const char *agg, *gae, *logprobs;
-	int64_t steps, epochs, batch, ctx, tokens, seqs, ranks;
+	int64_t steps, epochs, batch, ctx, tokens, seqs, ranks, gpus;
 	int64_t save_every, max_skipped;
 	double lr, critic_lr, clip_grad, decay;
 	double gamma, lambda_actor, lambda_critic;
@@ -55,12 +55,14 @@ extern const struct rl_opts rl_unset;
 	  "the data are", &(o).dry_run, 0, 0 }, \
 	{ OPT_STR, 0, "device", "NAME", "cpu (the default), cuda or cuda:N", \
 	  &(o).device, 0, 0 }, \
+	{ OPT_INT, 0, "gpus", "N", "share the work among N GPUs", &(o).gpus, \
+	  1, COMM_MAX }, \
 	{ OPT_CHOICE, 0, "dtype", "fp32|bf16", "type of weights in products", \
 	  &(o).dtype, 0, 0 }, \
 	{ OPT_FLAG, 0, "recompute", NULL, "keep only each layer's input", \
 	  &(o).recompute, 0, 0 }, \
 	{ OPT_INT, 0, "ranks", "N", "processes that share the work (1)", \
-	  &(o).ranks, 1, RANKS_MAX }
+	  &(o).ranks, 1, COMM_MAX }
 
 /* Fills in what was not given.  CA_USAGE when --out or a model is missing or
  * options do not go together. */
@@ -84,7 +86,7 @@ int opts_compare(const struct rl_opts *o, enum rl_tool tool,
 
 /* For the engine and for batches. */
 struct train_opts opts_train(const struct rl_opts *o, const char *dir,
-			     int critic);
+			     int critic, struct comm *comm);
 struct batch_opts opts_batch(const struct rl_opts *o);
 struct train_adam opts_adam(double lr, const struct rl_opts *o);
 

@@ -197,7 +197,7 @@ static int update(struct ppo *p, struct err *e)
 		rc = -1;
 	else if (r->data.n)
 		rc = learn(p, &b, e);
-	else if (!ranks_mine(r->ranks))
+	else if (!comm_mine(r->comm))
 		warn("step %lld: no trajectory of the batch can be used",
 		     (long long)r->state.step);
 	batch_release(&b);
@@ -219,7 +219,7 @@ static int update(struct ppo *p, struct err *e)
 	if ((stop || r->state.step % r->o->save_every == 0) && publish(p, e))
 		return -1;
 	gpu_turn_leave(&r->turn);
-	if (stop && !ranks_mine(r->ranks))
+	if (stop && !comm_mine(r->comm))
 		read_no_more();
 	return meter_end(&r->meter, e);
 }
@@ -277,7 +277,7 @@ static int check_batch(struct ppo *p, const struct traj *t, struct err *e)
 			       "%s and %s (trajectories %s, %s)",
 			       quoted(p->first.version, was),
 			       quoted(t->version, now), p->first.id, t->id);
-	if (!*t->version && !p->unknown++ && !ranks_mine(p->r->ranks))
+	if (!*t->version && !p->unknown++ && !comm_mine(p->r->comm))
 		warn("trajectory %s does not say which weights made it: a "
 		     "batch of such ones is taken to be of one policy",
 		     t->id);
@@ -327,13 +327,13 @@ static int open_one(struct ppo *p, int critic, struct str *plan,
 {
 	struct run *r = p->r;
 	const char *dir = r->found ? p->dir[critic] : p->from[critic];
-	const struct train_opts o = opts_train(r->o, dir, critic);
+	const struct train_opts o = opts_train(r->o, dir, critic, r->comm);
 	struct learner *l = critic ? &p->critic : &p->actor;
 
 	if (critic && save_check_gae(dir, r->o->gae, e))
 		return -1;
 	str_addf(plan, "%s '%s'\n", critic ? "critic" : "actor", dir);
-	if (learner_open(l, critic ? "critic" : "actor", &o, r->ranks, plan,
+	if (learner_open(l, critic ? "critic" : "actor", &o, plan,
 			 e) || run_join(r, l, e))
 		return -1;
 	if (!critic && train_model(l->t)->cfg.head != NN_HEAD_LM)
@@ -378,7 +378,7 @@ static int finish(struct ppo *p, struct err *e)
 		return err_set(e, CA_DATAERR, "the input ends before the "
 			       "%llu trajectories that '%s' was trained on",
 			       (unsigned long long)r->state.lines, r->o->out);
-	if (p->in_batch && !p->done && !ranks_mine(r->ranks))
+	if (p->in_batch && !p->done && !comm_mine(r->comm))
 		warn("%llu trajectories are less than a batch of %lld: left "
 		     "for next time", (unsigned long long)p->in_batch,
 		     (long long)r->o->batch);

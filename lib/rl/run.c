@@ -34,12 +34,14 @@ int run_begin(struct run *r, const char *folder, const char *dir,
 	    text_open(&r->text, folder, e) ||
 	    ranks_start(&r->ranks, (int)r->o->ranks, e))
 		return -1;
+	r->comm = ranks_comm(r->ranks);
+	comm_does(r->comm, COMM_READS);
 	if (r->o->ranks > 1 && starts_with(r->o->device, "cuda")) {
 		snprintf(r->device, sizeof r->device, "cuda:%d",
-			 ranks_mine(r->ranks));
+			 comm_mine(r->comm));
 		r->o->device = r->device;
 	}
-	if (ranks_mine(r->ranks)) {
+	if (comm_mine(r->comm)) {
 		/* Lines come through the pipe; the plan is the same. */
 		r->argc = r->first;
 		r->c.out = "-";
@@ -123,7 +125,7 @@ int run_load(struct run *r, struct learner *l, const char *dir,
 	struct str changed = STR_INIT;
 	int rc = save_load(l, dir, was, &changed, e);
 
-	if (!rc && !ranks_mine(r->ranks))
+	if (!rc && !comm_mine(r->comm))
 		say_lines("going on with other settings", &changed);
 	str_release(&changed);
 	return rc;
@@ -133,7 +135,7 @@ void run_announce(struct run *r, const struct str *plan)
 {
 	struct str s = STR_INIT;
 
-	if (ranks_mine(r->ranks))
+	if (comm_mine(r->comm))
 		return;
 	if (plan->buf && (r->c.verbose || r->o->dry_run))
 		fputs(plan->buf, stderr);
@@ -145,7 +147,7 @@ void run_announce(struct run *r, const struct str *plan)
 int run_stopping(struct run *r, int *stop, struct err *e)
 {
 	*stop = stage_interrupted() != 0;
-	return ranks_any(r->ranks, stop, e);
+	return comm_any(r->comm, stop, e);
 }
 
 /* NAME's part of this update is left out, for trajectory `who` of b. */
@@ -158,7 +160,7 @@ static int skip(struct run *r, const char *name, const struct batch *b,
 	jw_kbool(&r->meter.w, key, 1);
 	snprintf(r->why, sizeof r->why, "%s; trajectory %s", why,
 		 who < b->n ? b->t[who].id : "unknown");
-	if (!ranks_mine(r->ranks))
+	if (!comm_mine(r->comm))
 		warn("step %lld: skipped: %s", (long long)r->state.step,
 		     r->why);
 	return 1;
@@ -193,7 +195,7 @@ int run_update(struct run *r, struct learner *l, struct batch *b,
 	long who;
 	int rc;
 
-	if (learner_reduce(l, &norm, e))
+	if (train_grad_norm(l->t, &norm, e))
 		return -1;
 	rc = learner_step(l, &a, norm, r->o->clip_grad, &why);
 	if (rc < 0) {
@@ -221,7 +223,12 @@ static int end(struct run *r, int rc, struct err *e)
 		*e = more;
 		rc = -1;
 	}
-	if (ranks_finish(r->ranks, &more) && rc >= 0) {
+	if (rc < 0)
+		comm_fail(r->comm, e);
+	/* Rank 0 says it for all, unless it is what is wrong. */
+	if (rc < 0 && comm_mine(r->comm) && comm_failed(r->comm))
+		rc = e->code;
+	if (ranks_finish(r->ranks, rc < 0, &more)) {
 		*e = more;
 		rc = -1;
 	}

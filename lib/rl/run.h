@@ -10,6 +10,7 @@
 #include "rl/data.h"
 #include "rl/meter.h"
 #include "rl/opts.h"
+#include "rl/ranks.h"
 #include "rl/save.h"
 
 /* Filters trajectories to standard output; loads no model. */
@@ -34,6 +35,7 @@ struct run {
 	int argc, first;
 	char **argv;
 	struct ranks *ranks;
+	struct comm *comm;		/* theirs */
 	struct data data;
 	struct text text;
 	struct meter meter;

@@ -20,8 +20,9 @@ int save_put(struct learner *l, const char *dir, const char *from,
 	struct jw w;
 	int rc;
 
-	if (ranks_mine(l->ranks))
-		return 0;
+	if (comm_mine(l->comm))
+		return ckpt_share(l->t, e);
+	comm_does(l->comm, COMM_SAVES);
 	hex(s->digest, HASH_LEN, digest);
 	jw_init(&w, &text);
 	jw_obj(&w);
@@ -37,6 +38,7 @@ int save_put(struct learner *l, const char *dir, const char *from,
 	rc = text.failed ? err_set(e, CA_SOFTWARE, "no memory") :
 	     ckpt_save(l->t, dir, from, text.buf, e);
 	str_release(&text);
+	comm_does(l->comm, COMM_COMPUTES);
 	return rc ? err_wrap(e, "checkpoint '%s'", dir) : 0;
 }
 

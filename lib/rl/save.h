@@ -23,7 +23,7 @@ struct save_state {
 	uint64_t seed;
 };
 
-/* Writes DIR; only rank 0 does.  `from` has the tokenizer's files. */
+/* Writes DIR, as rank 0 of all.  `from` has the tokenizer's files. */
 int save_put(struct learner *l, const char *dir, const char *from,
 	     const struct save_state *s, struct err *e);
 

@@ -140,7 +140,7 @@ int vpretrain_run(struct run *r, struct err *e)
 	rc = run_begin(r, p.from, o->out, NULL, e) ||
 	     run_read(r, take, r, e) ? -1 : 0;
 	if (!rc) {
-		if (!ranks_mine(r->ranks))
+		if (!comm_mine(r->comm))
 			warn_one_sided(&r->data);
 		p.nheld = hold_out(&r->data, o->held_out);
 		rc = epochs_run(&p, e);

@@ -7,6 +7,7 @@
 #include "tests.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -411,29 +412,31 @@ static int sums(void)
 	static float x[MANY];
 	struct err e = ERR_INIT;
 	struct ranks *r;
+	struct comm *c;
 	int flag, bad = 0;
 
 	if (ranks_start(&r, 3, &e))
 		return 1;
+	c = ranks_comm(r);
 	for (size_t i = 0; i < MANY; i++)
-		x[i] = (float)(ranks_mine(r) + 1) * (float)(i % 7);
-	bad |= ranks_sum(r, x, MANY, &e);
+		x[i] = (float)(comm_mine(c) + 1) * (float)(i % 7);
+	bad |= comm_sum(c, x, MANY, &e);
 	for (size_t i = 0; i < MANY; i++)
 		bad |= x[i] != 6 * (float)(i % 7);
-	flag = ranks_mine(r) == 2;
-	bad |= ranks_any(r, &flag, &e) || !flag;
+	flag = comm_mine(c) == 2;
+	bad |= comm_any(c, &flag, &e) || !flag;
 	flag = 0;
-	bad |= ranks_any(r, &flag, &e) || flag;
-	if (ranks_mine(r)) {
+	bad |= comm_any(c, &flag, &e) || flag;
+	if (comm_mine(c)) {
 		char line[8] = "";
 
 		bad |= read_full(0, line, 8, &e) != 6 ||
 		       memcmp(line, "hello\n", 6);
-		ranks_finish(r, &e);
+		ranks_finish(r, 0, &e);
 		_exit(bad);
 	}
 	bad |= ranks_tell(r, "hello", 5, &e);
-	bad |= ranks_finish(r, &e);
+	bad |= ranks_finish(r, 0, &e);
 	return bad;
 }
 
@@ -443,21 +446,130 @@ static void sums_over_ranks(void **state)
 	assert_int_equal(sums(), 0);
 }
 
-/* A rank that dies is reported by those that wait for it. */
-static void a_dead_rank_is_named(void **state)
+/* More than one window of each, and one that is not full. */
+static int parts(void)
 {
+	enum { PART = 200001, RANKS = 3 };
+	static float x[PART * RANKS];
 	struct err e = ERR_INIT;
+	struct ranks *r;
+	struct comm *c;
+	int bad = 0, all[RANKS], said;
+	size_t from;
+
+	if (ranks_start(&r, RANKS, &e))
+		return 1;
+	c = ranks_comm(r);
+	for (size_t i = 0; i < PART * RANKS; i++)
+		x[i] = (float)(comm_mine(c) + 1) * (float)(i % 1009);
+	from = (size_t)comm_mine(c) * PART;
+	bad |= comm_reduce_scatter(c, x, PART, &e);
+	for (size_t i = from; i < from + PART; i++)
+		bad |= x[i] != 6 * (float)(i % 1009);
+	bad |= comm_all_gather(c, x, PART * sizeof *x, &e);
+	for (size_t i = 0; i < PART * RANKS; i++)
+		bad |= x[i] != 6 * (float)(i % 1009);
+	said = 10 + comm_mine(c);
+	bad |= comm_gather(c, &said, sizeof said, all, &e);
+	for (int i = 0; i < RANKS; i++)
+		bad |= all[i] != 10 + i;
+	if (comm_mine(c))
+		_exit(bad);
+	bad |= ranks_finish(r, 0, &e);
+	return bad;
+}
+
+static void parts_over_ranks(void **state)
+{
+	(void)state;
+	assert_int_equal(parts(), 0);
+}
+
+/* Three ranks, the last of which does what it should not; what rank 0 says of
+ * it.  The others stop too. */
+static void with_a_bad_one(void (*bad)(struct comm *c), struct err *e)
+{
 	struct ranks *r;
 	float x = 1;
 
+	assert_int_equal(ranks_start(&r, 3, e), 0);
+	if (comm_mine(ranks_comm(r)) == 2)
+		bad(ranks_comm(r));
+	if (comm_mine(ranks_comm(r)))
+		_exit(comm_sum(ranks_comm(r), &x, 1, e) == -1 ? 3 : 0);
+	assert_int_equal(comm_sum(ranks_comm(r), &x, 1, e), -1);
+	assert_int_equal(ranks_finish(r, 1, NULL), 0);
+}
+
+static void ends(struct comm *c)
+{
+	(void)c;
+	_exit(7);
+}
+
+static void is_killed(struct comm *c)
+{
+	(void)c;
+	kill(getpid(), SIGKILL);
+}
+
+static void stops(struct comm *c)
+{
+	(void)c;
+	kill(getpid(), SIGSTOP);
+}
+
+static void has_no_room(struct comm *c)
+{
+	struct err e = ERR_INIT;
+
+	err_set(&e, CA_UNAVAILABLE, "80 MiB are needed, 7 are free");
+	comm_fail(c, &e);
+	_exit(CA_UNAVAILABLE);
+}
+
+static void a_bad_rank_is_named(void **state)
+{
+	static const struct {
+		void (*bad)(struct comm *c);
+		const char *said;
+	} row[] = {
+		{ ends, "rank 2: it ended with status 7" },
+		{ is_killed, "rank 2: it ended by signal 9" },
+		{ has_no_room, "rank 2: 80 MiB are needed, 7 are free" },
+		{ stops, "rank 2: it hangs: no progress for 1 s" },
+	};
+
 	(void)state;
+	setenv("CA_RANK_PATIENCE", "1", 1);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct err e = ERR_INIT;
+
+		with_a_bad_one(row[i].bad, &e);
+		assert_int_equal(e.code, CA_UNAVAILABLE);
+		assert_string_equal(e.msg, row[i].said);
+	}
+	unsetenv("CA_RANK_PATIENCE");
+}
+
+/* What it is told does not go through a pipe that nobody reads. */
+static void a_rank_that_does_not_read_is_named(void **state)
+{
+	static char line[100000];
+	struct err e = ERR_INIT;
+	struct ranks *r;
+
+	(void)state;
+	setenv("CA_RANK_PATIENCE", "1", 1);
 	assert_int_equal(ranks_start(&r, 2, &e), 0);
-	if (ranks_mine(r))
-		_exit(7);
-	assert_int_equal(ranks_sum(r, &x, 1, &e), -1);
-	assert_int_equal(e.code, CA_UNAVAILABLE);
-	assert_non_null(strstr(e.msg, "rank 1 ended with status 7"));
-	ranks_finish(r, NULL);
+	if (comm_mine(ranks_comm(r)))
+		for (;;)
+			pause();
+	memset(line, 'x', sizeof line);
+	assert_int_equal(ranks_tell(r, line, sizeof line, &e), -1);
+	assert_string_equal(e.msg, "rank 1: it hangs: no progress for 1 s");
+	ranks_finish(r, 1, NULL);
+	unsetenv("CA_RANK_PATIENCE");
 }
 
 int main(void)
@@ -477,7 +589,9 @@ int main(void)
 		cmocka_unit_test(bad_logprobs_mask_their_tokens),
 		cmocka_unit_test(base64),
 		cmocka_unit_test(sums_over_ranks),
-		cmocka_unit_test(a_dead_rank_is_named),
+		cmocka_unit_test(parts_over_ranks),
+		cmocka_unit_test(a_bad_rank_is_named),
+		cmocka_unit_test(a_rank_that_does_not_read_is_named),
 	};
 
 	return RUN_TESTS(tests);

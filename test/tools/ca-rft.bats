@@ -86,6 +86,48 @@ rft() {
 	END
 }
 
+@test "ranks: gone on with by as many, it is the same training" {
+	rft --out whole --epochs 4 --ranks 3 in
+	rft --out parts --steps 5 --ranks 3 in
+	rft --out parts --epochs 4 --ranks 3 --resume in
+	same whole parts
+	try 78 ca-rft --actor model --out parts --ctx 64 --batch 4 --lr 1e-2 --ranks 2 --resume in
+	said 'ranks 2, in the checkpoint 3'
+	# What each has of the moments is together in the checkpoint.
+	rft --out one --epochs 4 in
+	python3 - <<-'END'
+		import struct
+		def load(path):
+		    raw = open(path, "rb").read()
+		    head = struct.unpack("<Q", raw[:8])[0]
+		    return struct.unpack(f"<{(len(raw) - 8 - head) // 4}f", raw[8 + head:])
+		for name in "model", "optimizer":
+		    a, b = (load(f"{d}/{name}.safetensors") for d in ("one", "whole"))
+		    assert len(a) == len(b)
+		    off = sum((x - y) ** 2 for x, y in zip(a, b))
+		    assert off <= 1e-8 * sum(x * x for x in a), (name, off)
+	END
+	try 64 ca-rft --actor model --out x --ctx 64 --gpus 2 --device cpu in
+}
+
+@test "a rank that is killed: its name, and the last checkpoint is whole" {
+	"$bin/ca-rft" --actor model --ctx 64 --batch 4 --out hurt --ranks 3 --steps 1000000 \
+		--save-every 5 in >out 2>err 3>&- &
+	pid=$!
+	for _ in {1..400}; do
+		[ -e hurt/manifest.json ] && break
+		sleep 0.05
+	done
+	kill -9 "$(pgrep -P $pid | tail -1)"
+	status=0
+	wait $pid || status=$?
+	[ "$status" = 69 ]
+	grep -Eq 'rank [12]: it ended by signal 9' err
+	[ "$(grep -c 'it ended' err)" = 1 ]
+	[ -z "$(pgrep -f "$PWD/hurt" || true)" ]
+	try 0 ca-rft --actor model --ctx 64 --batch 4 --out hurt --ranks 3 --steps 1 --resume in
+}
+
 @test "trajectories without ids are tokenised once, and said so" {
 	python3 "$here/trajs.py" text 8 >texts
 	rft --out tuned --ctx 128 texts

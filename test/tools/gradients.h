@@ -8,8 +8,8 @@
 #include "nn/train.h"
 
 /* The gradient of each tensor to stdout, fp32, in the order of their names on
- * stderr. */
-static void write_gradients(struct train *t)
+ * stderr.  All ranks read them, and one writes. */
+static void write_gradients(struct train *t, int writes)
 {
 	const struct nn_model *m = train_model(t);
 	struct err e = ERR_INIT;
@@ -20,9 +20,10 @@ static void write_gradients(struct train *t)
 
 		if (!all || train_read(t, TRAIN_GRADIENT, p, all, &e))
 			die_err(&e);
-		for (int k = 0; k < p->parts; k++)
+		for (int k = 0; k < p->parts && writes; k++)
 			fprintf(stderr, "%s\n", p->name[k]);
-		fwrite(all, sizeof *all, p->n, stdout);
+		if (writes)
+			fwrite(all, sizeof *all, p->n, stdout);
 		free(all);
 	}
 }

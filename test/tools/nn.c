@@ -172,7 +172,7 @@ static int step(const char *dir, const char *device, const char *dtype,
 	if (train_backward(t, dlp, train_model(t)->cfg.head == NN_HEAD_LM ?
 			   dlp + n : NULL, &e))
 		die_err(&e);
-	write_gradients(t);
+	write_gradients(t, 1);
 	train_close(t);
 	free(lp);
 	str_release(&in);

@@ -17,6 +17,7 @@
 #include "rec/reader.h"
 #include "rec/rec.h"
 #include "rl/batch.h"
+#include "rl/ranks.h"
 #include "gradients.h"
 
 static struct err e = ERR_INIT;
@@ -97,29 +98,29 @@ int main(int argc, char **argv)
 	if (ranks_start(&ranks, atoi(argv[8]), &e))
 		die_err(&e);
 	read_all();
+	o.comm = ranks_comm(ranks);
 	o.dir = argv[2];
-	if (learner_open(&actor, "actor", &o, ranks, NULL, &e))
+	if (learner_open(&actor, "actor", &o, NULL, &e))
 		die_err(&e);
 	o.dir = argv[3];
 	o.critic = 1;
-	if (learner_open(&critic, "critic", &o, ranks, NULL, &e) ||
+	if (learner_open(&critic, "critic", &o, NULL, &e) ||
 	    batch_init(&b, &bo, trajs, ntraj, &e))
 		die_err(&e);
 	l = argv[1][0] == 'v' ? &critic : &actor;
 	loss = pass(&b, &actor, &critic, argv[1][0]);
-	if (learner_reduce(l, &norm, &e))
+	if (train_grad_norm(l->t, &norm, &e))
 		die_err(&e);
-	if (!ranks_mine(ranks)) {
+	if (!comm_mine(o.comm))
 		fprintf(stderr, "%.17g %.17g %zu\n", loss, norm, ntraj);
-		write_gradients(l->t);
-	}
+	write_gradients(l->t, !comm_mine(o.comm));
 	batch_release(&b);
 	learner_close(&actor);
 	learner_close(&critic);
 	for (size_t i = 0; i < ntraj; i++)
 		traj_release(&trajs[i]);
 	free(trajs);
-	if (ranks_finish(ranks, &e))
+	if (ranks_finish(ranks, 0, &e))
 		die_err(&e);
 	return fflush(stdout) ? CA_IOERR : 0;
 }

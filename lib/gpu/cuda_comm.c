@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPU among ranks: collective operations run on a stream of their own,
+ * behind what was launched before them and beside what is launched after.
+ * Nothing waits in the driver, where a rank that is gone would be waited for
+ * for ever; when one is, the communicator is broken off.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <time.h>
+
+#include "gpu/cuda.h"
+#include "gpu/nccl.h"
+
+#define AHEAD 8			/* marks that may be launched and not done */
+
+struct cuda_comm {
+	struct comm *c;
+	struct nccl *nccl;
+	cu_stream stream;
+	cu_event before, after;		/* computing to collecting, back */
+	cu_event mark[AHEAD];
+	unsigned marks;
+};
+
+static struct cuda *of(struct gpu *g)
+{
+	return (struct cuda *)g;
+}
+
+static int make(struct cuda *c, struct cuda_comm *m, struct err *e)
+{
+	if (cu_bind(c->dev, e) ||
+	    cu_check(c->dev->api, c->dev->api->StreamCreate(
+			&m->stream, CU_NON_BLOCKING), "cuStreamCreate", e) ||
+	    cu_event_new(c->dev, &m->before, e) ||
+	    cu_event_new(c->dev, &m->after, e))
+		return -1;
+	for (int i = 0; i < AHEAD; i++)
+		if (cu_event_new(c->dev, &m->mark[i], e))
+			return -1;
+	m->nccl = nccl_open(m->c, e);
+	return m->nccl ? 0 : -1;
+}
+
+int cuda_join(struct gpu *g, struct comm *ranks, struct err *e)
+{
+	struct cuda *c = of(g);
+
+	c->comm = calloc(1, sizeof *c->comm);
+	if (!c->comm)
+		return err_set(e, CA_SOFTWARE, "no memory");
+	c->comm->c = ranks;
+	if (make(c, c->comm, e)) {
+		cuda_part(g);
+		return -1;
+	}
+	comm_strict(ranks);
+	return 0;
+}
+
+void cuda_part(struct gpu *g)
+{
+	struct cuda *c = of(g);
+	struct cuda_comm *m = c->comm;
+
+	if (!m)
+		return;
+	nccl_close(m->nccl);
+	for (int i = 0; i < AHEAD; i++)
+		cu_event_free(c->dev, m->mark[i]);
+	cu_event_free(c->dev, m->before);
+	cu_event_free(c->dev, m->after);
+	if (m->stream)
+		c->dev->api->StreamDestroy(m->stream);
+	free(m);
+	c->comm = NULL;
+}
+
+/* Until `done` says something else than that it is not ready. */
+static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
+		 void *what)
+{
+	const struct timespec nap = { 0, 20000 };
+	cu_rc rc;
+
+	while ((rc = done(c, what)) == CU_NOT_READY) {
+		if (comm_check(c->comm->c, COMM_WAITING,
+			       &c->g.failed) ||
+		    nccl_check(c->comm->nccl, &c->g.failed)) {
+			/* What waits on the device is let go. */
+			nccl_close(c->comm->nccl);
+			c->comm->nccl = NULL;
+			return;
+		}
+		nanosleep(&nap, NULL);
+	}
+	comm_beat(c->comm->c);
+	if (!c->g.failed.code)
+		cu_check(c->dev->api, rc, "kernels", &c->g.failed);
+}
+
+static cu_rc stream_done(struct cuda *c, void *what)
+{
+	(void)what;
+	return c->dev->api->StreamQuery(c->dev->stream);
+}
+
+static cu_rc event_done(struct cuda *c, void *what)
+{
+	return c->dev->api->EventQuery(*(cu_event *)what);
+}
+
+void cuda_comm_wait(struct cuda *c)
+{
+	if (c->comm && c->comm->nccl && !c->g.failed.code)
+		poll(c, stream_done, NULL);
+}
+
+/* So that a rank that gets on can be told from one that hangs, not more than
+ * a few marks are ahead of the device. */
+void cuda_mark(struct gpu *g)
+{
+	struct cuda *c = of(g);
+	struct cuda_comm *m = c->comm;
+	cu_event *ev;
+
+	if (!m || !m->nccl)
+		return;
+	ev = &m->mark[m->marks % AHEAD];
+	if (m->marks++ >= AHEAD)
+		poll(c, event_done, ev);
+	if (!g->failed.code)
+		cu_event_record(c->dev, *ev, &g->failed);
+}
+
+/* `second` goes on when `first` has come to where it is now. */
+static int chain(struct cuda *c, cu_event ev, cu_stream first,
+		 cu_stream second)
+{
+	const struct cu_api *api = c->dev->api;
+
+	return cu_check(api, api->EventRecord(ev, first), "cuEventRecord",
+			&c->g.failed) ||
+	       cu_check(api, api->StreamWait(second, ev, 0),
+			"cuStreamWaitEvent", &c->g.failed);
+}
+
+void cuda_reduce_scatter(struct gpu *g, float *x, size_t part)
+{
+	struct cuda *c = of(g);
+	struct cuda_comm *m = c->comm;
+
+	if (m->nccl && !chain(c, m->before, c->dev->stream, m->stream))
+		nccl_reduce_scatter(m->nccl, m->stream, x, part, &g->failed);
+}
+
+void cuda_all_gather(struct gpu *g, void *x, size_t bytes)
+{
+	struct cuda *c = of(g);
+	struct cuda_comm *m = c->comm;
+
+	if (m->nccl && !chain(c, m->before, c->dev->stream, m->stream))
+		nccl_all_gather(m->nccl, m->stream, x, bytes, &g->failed);
+}
+
+void cuda_collected(struct gpu *g)
+{
+	struct cuda *c = of(g);
+
+	if (c->comm->nccl)
+		chain(c, c->comm->after, c->comm->stream, c->dev->stream);
+}
