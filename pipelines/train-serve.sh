@@ -14,7 +14,16 @@ begin() {
 	}
 	mkdir -p "$out"
 	log=$out/serve.log own=''
-	trap '[ -z "$own" ] || kill "$own" 2>/dev/null || true' EXIT
+	trap leave EXIT
+}
+
+# Our server goes; another's does not stay asleep.
+leave() {
+	if [ -n "$own" ]; then
+		kill "$own" 2>/dev/null || true
+	elif [ -n "$url" ]; then
+		order wake || true
+	fi
 }
 
 first_of() { # the first folder that is there; else the last argument
@@ -45,7 +54,9 @@ serve() {
 		done
 		url=$(cat "$out/url")
 	else
-		order reload "{\"model\":\"$(realpath "$1")\"}"
+		# One that sleeps, whoever left it so, notes them and loads them when it wakes.
+		order reload "$(jq -nc --arg model "$(realpath "$1")" '{$model}')"
+		order wake
 	fi
 }
 
@@ -66,10 +77,10 @@ reward='if $raw == 0 or .outcome.reward == null then . else .outcome |= (.reward
 	else -1 end) end'
 
 rollouts() { # folder, seed, option of ca-agent or none, tasks...
-	local status=0 full=() rule
+	local status=0 full=() by=$raw rule
 	rule=$(paper_rule)
-	# Held-out scores are of full runs, whatever the training goes by.
-	case $1 in */val.*) full=(--grade full) ;; esac
+	# Held-out scores are milestones of full runs, whatever the training goes by.
+	case $1 in */val.*) full=(--grade full) by=0 ;; esac
 	[ ! -e "$1/used.ndjson" ] || return 0
 	"$here/rollout.sh" -e "$url" -m policy -o "$1" -k "$k" -j "$jobs" "${@:4}" -- -d "$dev" \
 		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} $rule "${more[@]}" \
@@ -79,6 +90,6 @@ rollouts() { # folder, seed, option of ca-agent or none, tasks...
 		say "rollouts failed, see $1.txt"
 		exit "$status"
 	}
-	jq -c --argjson raw "$raw" "$reward" "$1/trajectories.ndjson" >"$1/used.new"
+	jq -c --argjson raw "$by" "$reward" "$1/trajectories.ndjson" >"$1/used.new"
 	mv "$1/used.new" "$1/used.ndjson"
 }

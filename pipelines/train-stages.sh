@@ -3,13 +3,11 @@
 #
 # The stages of train.sh, which sources this.
 
-# With one GPU the server gives it up while weights are updated.
+# With one GPU the server gives it up while weights are updated; who needs it next wakes it.
 train() { # stage, program and its options
 	[ -z "$url" ] || order sleep
 	"$bin/$2" --device "$dev" --ctx "$ctx" --out "$out/$1/w" --resume $common "${@:3}" \
-		>"$out/$1/new.ndjson"
-	cat "$out/$1/new.ndjson" >>"$out/$1/metrics.ndjson"
-	[ -z "$url" ] || order wake
+		>>"$out/$1/metrics.ndjson"
 }
 
 data() { # actor: the agent's trajectories that rft and vpretrain read
@@ -30,24 +28,34 @@ mean_reward() { # of trajectories; null when none has one
 	jq -s 'map(.outcome.reward | numbers) | if length > 0 then add / length else null end' "$1"
 }
 
-# Held-out tasks: val/*, the best actor so far, and whether it has collapsed: more than 1
-# below the best.
+# Held-out tasks: val/*, the best actor so far with its score, and whether it has collapsed:
+# more than 1 below the best.
 evaluate() { # rounds so far
 	local now best=null
+	[ ! -e "$out/ppo/val.$1/done" ] || return 0
+	# Killed between the two moves below.
+	[ -e "$out/best" ] || [ ! -e "$out/best.old" ] || mv "$out/best.old" "$out/best"
 	serve "$out/ppo/w/actor"
 	rollouts "$out/ppo/val.$1" "$seed" "${single:---eval}" "$val"
 	now=$(mean_reward "$out/ppo/val.$1/used.ndjson")
 	echo "{\"kind\":\"metric\",\"v\":1,\"step\":$1,\"val/reward/mean\":$now}" \
 		>>"$out/ppo/metrics.ndjson"
-	[ ! -e "$out/best.txt" ] || best=$(cat "$out/best.txt")
+	[ ! -e "$out/best/score" ] || best=$(cat "$out/best/score")
 	if jq -en "$now != null and ($best == null or $now > $best)" >/dev/null; then
-		rm -rf "$out/best.new" "$out/best"
+		rm -rf "$out/best.new" "$out/best.old"
 		cp -r "$out/ppo/w/actor" "$out/best.new"
+		echo "$now" >"$out/best.new/score"
+		[ ! -e "$out/best" ] || mv "$out/best" "$out/best.old"
 		mv "$out/best.new" "$out/best"
-		echo "$now" >"$out/best.txt"
+		rm -rf "$out/best.old"
 	elif jq -en "$now != null and $best - $now > 1" >/dev/null; then
 		say "collapse after $1 rounds: $now on held-out tasks, $best before ($out/best)"
 	fi
+	touch "$out/ppo/val.$1/done"
+}
+
+trajectories() { # of a file; other records pass through it
+	jq -c 'select(.kind == "trajectory")' "$1" | wc -l
 }
 
 ppo() { # stage, rounds, option of ca-agent or none, actor, critic or none
@@ -55,15 +63,23 @@ ppo() { # stage, rounds, option of ca-agent or none, actor, critic or none
 	mkdir -p "$dir"
 	for ((r = 0; r < $2; r++)); do
 		used+=("$dir/round.$r/used.ndjson")
-		[ ! -e "$dir/round.$r/trained" ] || continue
-		serve "$(first_of "$dir/w/actor" "$4")"
-		rollouts "$dir/round.$r" "$((seed + r))" "$3" "${tasks[@]}"
-		train "$1" ca-ppo --actor "$4" ${5:+--critic "$5"} --steps $((r + 1)) \
-			--batch "$(wc -l <"${used[0]}")" $ppo_opts "${used[@]}"
-		touch "$dir/round.$r/trained"
-		say "$1: round $((r + 1)) of $2, mean reward $(mean_reward "${used[r]}")"
+		[ -e "$dir/round.$r/trained" ] || round "$@"
 		if [ "$1" = ppo ] && [ -n "$val" ] && [ $(((r + 1) % every)) = 0 ]; then
 			evaluate $((r + 1))
 		fi
 	done
+}
+
+# Round $r of ppo, to which r, dir and used belong.
+round() { # what it got
+	serve "$(first_of "$dir/w/actor" "$4")"
+	rollouts "$dir/round.$r" "$((seed + r))" "$3" "${tasks[@]}"
+	train "$1" ca-ppo --actor "$4" ${5:+--critic "$5"} --steps $((r + 1)) \
+		--batch "$(trajectories "${used[0]}")" $ppo_opts "${used[@]}"
+	[ "$(jq .state.step "$dir/w/actor/train.json")" = $((r + 1)) ] || {
+		say "$1: round $((r + 1)) has made no update"
+		exit 65
+	}
+	touch "$dir/round.$r/trained"
+	say "$1: round $((r + 1)) of $2, mean reward $(mean_reward "${used[r]}")"
 }

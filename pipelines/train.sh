@@ -70,8 +70,8 @@ done
 [ $# = 0 ] || shift
 [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
 case $only in '' | warm | rft | vpretrain | ppo) ;; *) usage ;; esac
-# shellcheck disable=SC2034 # both are read by what follows
-more=("$@") served=''
+# shellcheck disable=SC2034 # read by what follows
+more=("$@")
 # shellcheck source=pipelines/train-serve.sh
 . "$here/train-serve.sh"
 # shellcheck source=pipelines/train-stages.sh

@@ -105,7 +105,8 @@ static int open_model(struct epochs *p, struct err *e)
 					     r->comm);
 	struct save_state was = r->state;
 	struct str plan = STR_INIT;
-	int rc = learner_open(&p->model, p->critic ? "critic" : "actor", &o,
+	int rc = p->critic && save_check_gae(dir, r->o->gae, e) ? -1 :
+		 learner_open(&p->model, p->critic ? "critic" : "actor", &o,
 			      &plan, e);
 
 	run_announce(r, &plan);

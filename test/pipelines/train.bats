@@ -55,9 +55,13 @@ step() {
 	[ "$(jq -s 'map(select(."data/seen")) | .[0]."data/seen"' run/rft/metrics.ndjson)" = 16 ]
 	cmp run/actor/model.safetensors run/ppo/w/actor/model.safetensors
 	[ -e run/best/model.safetensors ]
-	# Again: nothing is left to do.
+	[ "$(cat run/best/score)" = -1 ] && [ -e run/ppo/val.2/done ]
+	# Again: nothing is left to do, but an evaluation that was killed.
 	cp -r run/ppo/w before
+	rm run/ppo/val.2/done
+	mv run/best run/best.old
 	train -w 1 -V four
+	[ -e run/ppo/val.2/done ] && [ "$(cat run/best/score)" = -1 ]
 	cmp before/actor/model.safetensors run/ppo/w/actor/model.safetensors
 	# One stage alone, on what the others left.
 	rm -r run/vpretrain
@@ -77,11 +81,15 @@ step() {
 		[ -s url ] && break
 		sleep 0.1
 	done
+	# Records of other kinds are no trajectories.
+	echo '{"kind":"metric","v":1}' >>four
 	train -e "$(cat url)" --no-rft --no-vpretrain --no-agent --raw-reward -r 1
 	[ ! -e run/rft ] && [ ! -e run/vpretrain ]
-	[ "$(jq -r .mode run/ppo/round.0/used.ndjson | sort -u)" = single-turn ]
+	[ "$(jq -r '.mode // empty' run/ppo/round.0/used.ndjson | sort -u)" = single-turn ]
 	[ "$(step ppo/w/actor)" = 1 ]
 	grep -q '"asleep":true' run/serve.log
+	# It does not stay asleep.
+	[ "$(jq -s ".[-1].asleep" run/serve.log)" = false ]
 	status=0
 	"$root/pipelines/train.sh" -o x four 2>/dev/null || status=$?
 	[ "$status" = 64 ]

@@ -57,6 +57,13 @@ pretrain() {
 	jq -e '.state.gae == "turn"' critic/train.json
 	try 78 ca-ppo --actor model --critic critic --out x --ctx 64 --batch 8 in
 	said 'trained with --gae=turn'
+	try 78 ca-vpretrain --critic critic --out x --ctx 256 in
+	said 'trained with --gae=turn, not skip'
+	try 78 ca-vpretrain --actor model --out critic --ctx 256 --batch 8 --resume good
+	said 'trained with --gae=turn, not skip'
+	# Gone on with, it still says what it was trained with.
+	pretrain --actor model --out critic --gae turn --epochs 2 --resume good
+	jq -e '.state.gae == "turn"' critic/train.json
 	try 64 ca-vpretrain --out x in
 	try 64 ca-vpretrain --actor model --critic critic --out x in
 }
