@@ -50,6 +50,10 @@ for style in fast slow; do
 device '${dev%%:*}' --arg style $style -f '$here/learn/teacher.jq'" -d "$dev" --grade quick \
 		--skill "$out/skill" --dir "$out/demo.run.$style" --resume -j 2 "$out/tasks" \
 		>"$out/demo.new" || [ $? = 75 ]
+	jq -es 'any(.[]; .outcome.reward != null)' "$out/demo.new" >/dev/null || {
+		echo "demo-learn: no demonstration has a reward, see $out/demo.new" >&2
+		exit 75
+	}
 	mv "$out/demo.new" "$out/demo.$style"
 done
 "$bin/ca-rft" --actor "$out/model" --out "$out/warm" --device "$dev" --ctx "$ctx" --batch 8 \

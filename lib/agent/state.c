@@ -262,12 +262,21 @@ static void take_said(struct state *s, const struct json *got,
 		s->empties++;
 }
 
+/* Of one policy, or of more than one. */
+static void note_weights(struct state *s, const char *now)
+{
+	if (s->turn > 0 && strcmp(s->weights, now))
+		now = "mixed";
+	snprintf(s->weights, sizeof(s->weights), "%s", now);
+}
+
 static int apply_turn(struct state *s, const struct json *ev, struct err *e)
 {
 	const struct json *got = json_get(ev, "got");
 	const struct json *usage = json_get(ev, "usage");
 	const char *cut = json_get_str(ev, "cut", NULL);
 
+	note_weights(s, json_get_str(ev, "weights", ""));
 	s->turn = (int)json_get_int(ev, "n", s->turn + 1);
 	if (calls_find(got, s->turn, &s->calls, e))
 		return -1;
@@ -279,8 +288,6 @@ static int apply_turn(struct state *s, const struct json *ev, struct err *e)
 	s->completion_sum += json_get_int(usage, "completion", 0);
 	s->prompt_last += json_get_int(usage, "completion", 0);
 	s->model_s += json_num(json_path(ev, "prov.model_s"), 0);
-	snprintf(s->weights, sizeof(s->weights), "%s",
-		 json_get_str(ev, "weights", ""));
 	snprintf(s->logprobs, sizeof(s->logprobs), "%s",
 		 json_get_str(ev, "logprobs_mode", ""));
 	if (json_get(ev, "tokens"))

@@ -113,7 +113,7 @@ static void steps_fill(struct steps *s, struct batch *b, size_t traj)
 	s->n = 0;
 	for (size_t i = r->first[traj]; i < r->first[traj + 1]; i++) {
 		if (b->o->gae == GAE_TURN && i > r->first[traj] &&
-		    r->row[i] != r->row[i - 1] + 1) {
+		    (r->opens[i] || r->row[i] != r->row[i - 1] + 1)) {
 			s->agent[s->n] = 0;
 			s->reward[s->n] = s->value[s->n] = 0;
 			s->from[s->n++] = SIZE_MAX;

@@ -44,8 +44,8 @@ typedef void learner_loss(void *ctx, size_t first, size_t n,
  * Computes log-probabilities at 1 / inv_temp (or values) of all outputs into
  * out[r->n] and entropies into entropy[r->n] (or NULL), on every rank.  With
  * `loss` adds to the gradients, and those of the ranks up: there is one such
- * pass between two steps.  1 when an output is not finite: l->bad is the trajectory of the
- * first, `e` says what it is, and gradients are dropped.
+ * pass between two steps.  1 when an output is not finite: l->bad is the
+ * trajectory of the first, `e` says what it is, and gradients are dropped.
  */
 int learner_pass(struct learner *l, const struct rows *r, float inv_temp,
 		 learner_loss *loss, void *ctx, float *out, float *entropy,

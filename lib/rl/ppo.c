@@ -244,9 +244,9 @@ static int check_sampling(const struct ppo *p, struct traj *t, struct err *e)
 			       t->temperature);
 	if (o->recompute_old)
 		return 0;
-	if (t->top_p < 1 || t->top_k > 0)
+	if (t->top_p < 1 || t->top_k > 0 || t->min_p > 0)
 		return err_set(e, CA_DATAERR, "trajectory %s was drawn with "
-			       "top-p or top-k, which its log-probabilities "
+			       "top-p, top-k or min-p, which its log-probabilities "
 			       "do not have: --recompute-old computes them",
 			       t->id);
 	if (t->temperature != 1 && strcmp(kind, "temperature"))
@@ -270,6 +270,9 @@ static int check_batch(struct ppo *p, const struct traj *t, struct err *e)
 {
 	char was[160], now[160];
 
+	if (!strcmp(t->version, "mixed"))
+		return err_set(e, CA_DATAERR, "trajectory %s was drawn while "
+			       "the weights changed", t->id);
 	if (p->r->data.n == 1)
 		p->first = *t;
 	if (strcmp(t->version, p->first.version))

@@ -10,6 +10,7 @@ void rows_release(struct rows *r)
 	free(r->row);
 	free(r->target);
 	free(r->agent);
+	free(r->opens);
 	free(r->logprob);
 	free(r->first);
 	memset(r, 0, sizeof *r);
@@ -37,6 +38,7 @@ static void add_seg(struct rows *r, const struct traj_seg *s, size_t traj,
 	if (!span(s, &from, &to))
 		return;
 	*q = (struct rows_seq){ s->id, to - 1, r->n, 0, traj };
+	r->opens[r->n] = 1;
 	for (size_t i = from; i < to; i++) {
 		if (!all && !s->agent[i])
 			continue;
@@ -63,10 +65,11 @@ int rows_make(struct rows *r, const struct traj *t, size_t n, int all,
 	r->row = calloc(tokens + 1, sizeof *r->row);
 	r->target = calloc(tokens + 1, sizeof *r->target);
 	r->agent = calloc(tokens + 1, 1);
+	r->opens = calloc(tokens + 1, 1);
 	r->logprob = calloc(tokens + 1, sizeof *r->logprob);
 	r->first = calloc(n + 1, sizeof *r->first);
-	if (!r->seq || !r->row || !r->target || !r->agent || !r->logprob ||
-	    !r->first) {
+	if (!r->seq || !r->row || !r->target || !r->agent || !r->opens ||
+	    !r->logprob || !r->first) {
 		rows_release(r);
 		return err_set(e, CA_SOFTWARE, "no memory");
 	}

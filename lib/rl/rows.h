@@ -25,6 +25,7 @@ struct rows {
 	 * together, in order. */
 	int32_t *row, *target;
 	uint8_t *agent;			/* that token is the agent's */
+	uint8_t *opens;			/* it is the first of a sequence */
 	float *logprob;			/* as the trajectory has it */
 	size_t n;
 	size_t *first;			/* ntraj + 1: outputs of each */

@@ -230,6 +230,7 @@ static void read_facts(struct traj *t, const struct json *root)
 		t->reward = NAN;
 	t->temperature = json_get_num(s, "temperature", NAN);
 	t->top_p = json_get_num(s, "top_p", NAN);
+	t->min_p = json_get_num(s, "min_p", NAN);
 	t->top_k = json_get_int(s, "top_k", 0);
 	copy(t->logprobs, sizeof t->logprobs,
 	     json_get_str(s, "logprobs", NULL));

@@ -44,7 +44,7 @@ struct traj {
 	size_t agent;			/* tokens of the agent that are used */
 	size_t bad_logprobs;		/* masked: null, NaN or above 0 */
 	double reward;			/* NaN: none */
-	double temperature, top_p;	/* NaN: not stated */
+	double temperature, top_p, min_p;	/* NaN: not stated */
 	int64_t top_k;			/* 0: not stated */
 	char logprobs[16];		/* "raw", "temperature" or "" */
 	int64_t turns;

@@ -47,5 +47,6 @@ for what; do
 	all=$(speed "$ranks" "$shape" "$seqs" "$len")
 	jq -nc --arg shape "$shape" --argjson seqs "$seqs" --argjson len "$len" \
 		--argjson ranks "$ranks" --argjson one "$one" --argjson all "$all" \
-		'{$shape, $seqs, $len, $ranks, $one, $all, ratio: ($all / $one * 100 | round / 100)}'
+		'{$shape, $seqs, $len, $ranks, $one, $all,
+			ratio: ($all / $one * 100 | round / 100)}'
 done

@@ -231,6 +231,10 @@ static void rows_of_segments(void **state)
 	assert_int_equal(r.row[2], 4);
 	assert_int_equal(r.target[2], 5);
 	assert_true(r.logprob[2] == -5);
+	/* A sequence opens, though its row may follow the one before. */
+	assert_int_equal(r.opens[0], 1);
+	assert_int_equal(r.opens[2], 0);
+	assert_int_equal(r.opens[3], 1);
 	assert_int_equal(r.tokens, 7);
 	rows_release(&r);
 	assert_int_equal(rows_make(&r, t, 3, 1, &e), 0);

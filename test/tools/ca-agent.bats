@@ -38,6 +38,19 @@ http() {
 	[[ $(result 0) = *"class Model"* ]]
 }
 
+@test "weights that change between turns are told" {
+	local first by
+	first=$(tool Read '{"file_path":"/work/model.py"}' |
+		jq -c '. + {extra: {system_fingerprint: "w1"}}')
+	for by in w1 w2; do
+		script "$first" "$(jq -c --arg w $by '. + {extra: {system_fingerprint: $w}}' \
+			<<<"$done_turn")"
+		agent
+		jq -r .model.weight_version out
+	done >versions
+	[ "$(paste -s versions)" = 'w1	mixed' ]
+}
+
 @test "without a candidate the reward is -1 and no judge is asked" {
 	script "$done_turn"
 	agent

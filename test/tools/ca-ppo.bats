@@ -154,6 +154,9 @@ drawn() { # how many, further options
 	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 mixed
 	said 'mixes temperatures 1 and 0.9'
 	[ ! -e x ]
+	jq -c '.model.weight_version = "mixed"' in >mixed
+	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 mixed
+	said 'trajectory t0 was drawn while the weights changed'
 	# Two batches may differ.
 	jq -c 'if .id | IN("t4", "t5", "t6", "t7") then .model.weight_version = "w1"
 		else . end' in >mixed
@@ -171,7 +174,10 @@ drawn() { # how many, further options
 	jq -es 'map(select(."actor/ppo_kl" != 0)) == []' out
 	jq -c '.model.sampling = {temperature: 1, top_p: 0.9}' in >cut
 	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 cut
-	said 'top-p or top-k'
+	said 'top-p, top-k or min-p'
+	jq -c '.model.sampling = {temperature: 1, min_p: 0.1}' in >cut
+	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 cut
+	said 'top-p, top-k or min-p'
 	jq -c '.model.sampling = {}' in >silent
 	try 65 ca-ppo --actor model --out x --ctx 64 --batch 4 silent
 	said 'does not state its temperature'
