@@ -74,6 +74,24 @@ static void cgroup_cpu(struct limits *l, const char *dir)
 		l->cores = quota > 0 ? (int)quota : 1;
 }
 
+/* What a cgroup holds of files: it gives that up when it wants memory. */
+static int64_t file_cache(const char *dir)
+{
+	char path[CA_PATH_MAX], line[128];
+	long long n, sum = 0;
+	FILE *f;
+
+	if (snprintf(path, sizeof(path), "%s/memory.stat", dir) >=
+	    (int)sizeof(path) || !(f = fopen(path, "re")))
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "active_file %lld", &n) == 1 ||
+		    sscanf(line, "inactive_file %lld", &n) == 1)
+			sum += n;
+	fclose(f);
+	return sum;
+}
+
 static void cgroup_level(struct limits *l, const char *dir)
 {
 	int64_t max;
@@ -81,7 +99,8 @@ static void cgroup_level(struct limits *l, const char *dir)
 	cgroup_cpu(l, dir);
 	max = number(dir, "memory.max", INT64_MAX);
 	if (max != INT64_MAX)
-		lower(&l->memory, max - number(dir, "memory.current", 0));
+		lower(&l->memory, max - number(dir, "memory.current", 0) +
+		      file_cache(dir));
 	max = number(dir, "pids.max", INT64_MAX);
 	if (max != INT64_MAX)
 		lower(&l->pids, max - number(dir, "pids.current", 0));

@@ -64,6 +64,8 @@ static int cpu_private(struct device *d, size_t bytes, struct mem *m,
 
 	(void)d;
 	*m = (struct mem)MEM_NONE;
+	if (hostmem_room(n, e))
+		return -1;
 	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (m->p == MAP_FAILED) {

@@ -9,19 +9,20 @@
 #include "judge/hostmem.h"
 
 #define PAGE ((size_t)4096)
+#define SMALL ((size_t)64 << 20)	/* not worth a look */
 #define SPARE 8			/* an eighth of what is free stays free */
 
-/* What is taken here is nobody's whom the kernel could kill for it. */
-static int is_there(size_t n, struct err *e)
+int hostmem_room(size_t n, struct err *e)
 {
 	struct limits l;
 
+	if (n <= SMALL)
+		return 0;
 	limits_read(&l);
 	if (l.memory > 0 && n <= (size_t)(l.memory - l.memory / SPARE))
-		return 1;
-	err_set(e, CA_UNAVAILABLE, "no memory for %zu bytes: %lld are free", n,
-		(long long)l.memory);
-	return 0;
+		return 0;
+	return err_set(e, CA_UNAVAILABLE, "no memory for %zu bytes: %lld are "
+		       "free", n, (long long)l.memory);
 }
 
 int hostmem_new(size_t bytes, struct mem *m, struct err *e)
@@ -30,7 +31,7 @@ int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 	int fd, rc = -1;
 
 	*m = (struct mem)MEM_NONE;
-	if (!is_there(n, e))
+	if (hostmem_room(n, e))
 		return -1;
 	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)

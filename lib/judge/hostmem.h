@@ -8,6 +8,12 @@
 
 #include "judge/device.h"
 
+/*
+ * 0 when n more bytes may be filled, -1 and CA_UNAVAILABLE when not: what the
+ * judge takes is nobody's whom the kernel could kill for it.
+ */
+int hostmem_room(size_t n, struct err *e);
+
 int hostmem_new(size_t bytes, struct mem *m, struct err *e);
 void hostmem_free(struct mem *m);
 

@@ -41,9 +41,12 @@ static int hear(struct judge *j, struct oracle *o, struct ca_msg *m,
 	if (w == WAIT_OK)
 		return 0;
 	if (w == WAIT_TIMEOUT)
-		return fail_set(f, ST_INVALID_REFERENCE, 0, "the reference "
-				"did not answer within %g s", j->o.task_s);
-	return lost(f, "");
+		return fail_set(f, ST_INVALID_REFERENCE, o->asked,
+				"the reference did not answer within %g s",
+				j->o.task_s);
+	lost(f, "");
+	f->phase = o->asked;
+	return -1;
 }
 
 static int ask(struct judge *j, struct oracle *o, struct str *req,
@@ -98,9 +101,15 @@ static int shared(struct judge *j, size_t bytes, int host, struct mem *m,
 		  struct fail *f)
 {
 	struct err e = ERR_INIT;
+	size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
 
 	if (!j->dev->ops->shared(j->dev, bytes, host, m, &e))
 		return 0;
+	/* What the whole machine cannot hold will not fit later either. */
+	if (bytes / (size_t)sysconf(_SC_PAGESIZE) >= pages)
+		return fail_set(f, ST_INVALID_REFERENCE, 0, "its inputs, "
+				"parameters or results are too large: %s",
+				e.msg);
 	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 }
 
@@ -159,6 +168,7 @@ int oracle_load(struct judge *j, struct oracle *o, const char *code,
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	jw_init(&w, &req);
 	jw_obj(&w);
+	o->asked = PHASE_LOAD;
 	jw_kstr(&w, "op", "load");
 	jw_kint(&w, "code", 0);
 	jw_ku64(&w, "seed", o->seed);
@@ -221,6 +231,7 @@ static int expect_request(struct judge *j, struct oracle *o, uint64_t seed,
 
 	jw_init(&w, &req);
 	jw_obj(&w);
+	o->asked = PHASE_FORWARD;
 	jw_kstr(&w, "op", "expect");
 	jw_ku64(&w, "forward_seed", seed);
 	jw_kstr(&w, "precision", precision);
@@ -308,6 +319,7 @@ int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
 
 	jw_init(&w, &req);
 	jw_obj(&w);
+	o->asked = PHASE_STATE;
 	jw_kstr(&w, "op", "state");
 	jw_ku64(&w, "seed", seed);
 	jw_kbool(&w, "perturb", perturb && !weakened("weights"));
@@ -327,6 +339,7 @@ int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
 
 	jw_init(&w, &req);
 	jw_obj(&w);
+	o->asked = PHASE_INPUTS;
 	jw_kstr(&w, "op", "inputs");
 	jw_ku64(&w, "seed", seed);
 	jw_kstr(&w, "family", family);

@@ -85,6 +85,7 @@ struct oracle {
 	const char *code;		/* the caller's */
 	size_t codelen;
 	uint64_t seed;			/* of the constructors */
+	uint32_t asked;			/* enum ca_phase of the last request */
 	struct torch_child c;
 	struct mem desc, slots;		/* host memory */
 	struct mem inputs, after, params, params_after, expect;
