@@ -101,10 +101,12 @@ int pairs_adopt(const char *line, size_t len, struct rec *r, struct err *e)
 	if (!row)
 		return -1;
 	if (!ref || !custom || (json_type(custom) != JSON_STRING &&
-				json_type(custom) != JSON_NULL))
-		err_set(e, CA_DATAERR, "neither a record nor a pair "
-			"(ref_code, custom_code)");
-	else
+				json_type(custom) != JSON_NULL)) {
+		/* What is wrong with a record is known already. */
+		if (!json_get(row, "kind"))
+			err_set(e, CA_DATAERR, "neither a record nor a pair "
+				"(ref_code, custom_code)");
+	} else
 		rc = write_record(row, ref, json_str(custom, NULL), &out, e);
 	if (rc == 0)
 		rc = rec_open(r, out.buf, out.len, &at, e);

@@ -160,6 +160,30 @@ int source_includes(const struct source_tree *t, const char *header)
 	return found;
 }
 
+/* A file below another file, as a.h/b.h beside a.h, fits in no folder. */
+static int check_folders(struct arena *a, const struct source_tree *t,
+			 struct err *e)
+{
+	const char *path, *slash, *over;
+
+	for (size_t i = 0; i < t->n; i++) {
+		path = t->file[i].path;
+		slash = strchr(path, '/');
+		for (; slash; slash = strchr(slash + 1, '/')) {
+			over = arena_printf(a, "%.*s", (int)(slash - path),
+					    path);
+			if (!over)
+				return err_set(e, CA_SOFTWARE,
+					       "out of memory");
+			if (source_find(t, over))
+				return err_set(e, CA_DATAERR, "file '%s' is "
+					       "below '%s', which is a file",
+					       path, over);
+		}
+	}
+	return 0;
+}
+
 int source_read(const struct rec *r, struct arena *a, struct source_tree *t,
 		struct err *e)
 {
@@ -193,6 +217,8 @@ int source_read(const struct rec *r, struct arena *a, struct source_tree *t,
 				       SOURCE_MAX_FILES);
 	}
 	source_sort(t);
+	if (check_folders(a, t, e))
+		return -1;
 	if (mark_included(a, t) < 0)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return 0;

@@ -64,11 +64,19 @@ int tree_close(struct tree *t, int rc)
 	return rc;
 }
 
+/* A directory that we made lacks a place only where the names clash. */
+static int cannot(const char *dir, const char *path, struct err *e)
+{
+	int clash = errno == ENOTDIR || errno == EISDIR || errno == EEXIST;
+
+	return err_sys(e, clash ? CA_DATAERR : CA_CANTCREAT,
+		       "cannot create '%s/%s'", dir, path);
+}
+
 int tree_dir(int fd, const char *dir, const char *path, struct err *e)
 {
 	if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
-		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
-			       path);
+		return cannot(dir, path, e);
 	return 0;
 }
 
@@ -90,8 +98,7 @@ int tree_put(int fd, const char *dir, const char *path, const void *data,
 	out = openat(fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
 		     O_CLOEXEC, 0644);
 	if (out < 0)
-		return err_sys(e, CA_CANTCREAT, "cannot create '%s/%s'", dir,
-			       path);
+		return cannot(dir, path, e);
 	rc = write_full(out, data, len, e);
 	if (rc < 0)
 		err_wrap(e, "'%s/%s'", dir, path);

@@ -35,13 +35,16 @@ int chain_subject(struct judge *j, const struct rec *r, struct subject *s,
 {
 	const struct json *task = rec_get(r, "task");
 	const struct json *files = rec_get(r, "files");
+	const struct json *own = rec_get(r, "rules");
 	const struct rules *rules;
 	const char *name;
 
 	memset(s, 0, sizeof(*s));
 	s->program.role = "worker";
-	name = j->o.rules ? j->o.rules :
-		json_str(rec_get(r, "rules"), rules_paper.name);
+	if (own && json_type(own) != JSON_STRING &&
+	    json_type(own) != JSON_NULL)
+		return err_set(e, CA_DATAERR, "'rules' is not a string");
+	name = j->o.rules ? j->o.rules : json_str(own, rules_paper.name);
 	s->task = json_get_str(task, "code", NULL);
 	if (!s->task)
 		return err_set(e, CA_DATAERR, "the candidate's task has no "

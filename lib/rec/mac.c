@@ -150,16 +150,18 @@ static int add_identity(struct str *s, const struct rec *r, struct err *e)
 	const struct json *files = rec_get(r, "files");
 	const char *code = json_str(json_path(r->root, "task.code"), NULL);
 	char task[REC_ID_LEN] = "", cand[REC_ID_LEN] = "";
+	const char *name;
 
 	if (!code)
 		code = json_str(rec_get(r, "code"), NULL);
 	if (code)
 		task_id(code, strlen(code), task);
-	add_text(s, code ? task : json_str(json_path(r->root, "task.id"), ""));
-	if (files && candidate_id(code ? task : json_str(
-				  json_path(r->root, "task.id"), ""), files,
-				  cand))
-		return err_set(e, CA_DATAERR, "'files' is not an object");
+	name = code ? task : json_str(json_path(r->root, "task.id"), "");
+	add_text(s, name);
+	/* Anything else can't be judged, and is no more than nothing. */
+	if (json_type(files) == JSON_OBJECT &&
+	    candidate_id(name, files, cand))
+		return err_set(e, CA_SOFTWARE, "no memory for a mac");
 	add_text(s, cand);
 	return 0;
 }

@@ -366,6 +366,9 @@ fails() { # exit code, text, arguments
 {"kind":"candidate","v":1,"id":"g","files":{"model_new.py":"m = load_inline()"}}
 {"kind":"candidate","v":1,"id":"h","files":{"model_new.py":"","kernels/x.cu":""}}
 {"kind":"candidate","v":1,"id":"i","files":{"model_new.py":"","kernels/_binding.cpp":""}}
+{"kind":"candidate","v":1,"id":"k","files":null}
+{"kind":"candidate","v":1,"id":"l","files":[]}
+{"kind":"candidate","v":1,"id":"m","files":{"model_new.py":"","kernels/x.c/y.h":"","kernels/x.c":"void f(int n) { }"}}
 {"kind":"task","v":1,"id":"j","code":""}
 END
 	"$compile" --device cpu in >out
@@ -378,9 +381,29 @@ f no_source
 g compile_error
 h no_source
 i compile_error
+k bad_record
+l bad_record
+m bad_record
 j " ]
 	grep -q '"z":\[1.50\]' out
 	[[ $(jq -r 'select(.id == "h").build.error.message' out) = *'--device cuda'* ]]
+	[[ $(jq -r 'select(.id == "m").build.error.message' out) = *"below 'kernels/x.c'"* ]]
+	# signed like any other result, so that it is kept
+	jq -e -s 'map(select(.id == "k").build.mac | type == "string") | all' out
+}
+
+@test "what is wrong with a record is said, though it is no pair" {
+	cat >in <<'END'
+{"kind":"candidate","v":2,"id":"a"}
+{"kind":3,"v":1,"id":"b"}
+{"kind":"candidate","id":"c"}
+END
+	run "$compile" --device cpu -o out in
+	[ "$status" -eq 65 ]
+	[[ ${lines[0]} = *'schema version 2 is newer'* ]]
+	got "schema version 2 is newer than this program's, 1
+'kind' is not a string
+no member 'v'" .message
 }
 
 @test "-e asks for ok" {

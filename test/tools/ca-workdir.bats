@@ -146,10 +146,16 @@ END
 }
 
 @test "unpack goes on after bad lines and says 65" {
-	printf '%s\n' 'no json' '{"kind":"task","v":1,"id":"a","code":"x"}' \
-		'{"kind":"candidate","v":1,"id":"b","task":{"id":"b"}}' >in
+	cat >in <<'END'
+no json
+{"kind":"task","v":1,"id":"a","code":"x"}
+{"kind":"candidate","v":1,"id":"b","task":{"id":"b"}}
+{"kind":"candidate","v":1,"id":"c","task":{"code":"x"},"files":{"kernels/x.c":"","kernels/x.c/y.h":""}}
+{"kind":"candidate","v":1,"id":"d","task":{"code":"x"},"files":{"kernels/x.c/y.h":"","kernels/x.c":""}}
+END
 	fails 65 'no task code' unpack out in
 	[ -f out/a/model.py ]
+	[ ! -e out/c ] && [ ! -e out/d ]
 }
 
 @test "an exported package needs torch only and computes the right result" {
