@@ -338,6 +338,10 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 	memset(j->spent, 0, sizeof(j->spent));
 	if (chain_subject(j, r, &s, e))
 		return e->code == CA_DATAERR ? bad_record(j, r, e) : -1;
+	if (rec_true_ids(r)) {
+		err_set(e, CA_SOFTWARE, "out of memory");
+		goto out;
+	}
 	build = chain_build(j, r, &s, e);
 	if (build == ST_NONE || name_rules(j, r, e))
 		goto out;

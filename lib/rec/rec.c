@@ -5,6 +5,7 @@
  */
 #include "rec/rec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -367,6 +368,56 @@ int candidate_id(const char *task, const struct json *files,
 	memcpy(out, text, REC_ID_LEN - 1);
 	out[REC_ID_LEN - 1] = '\0';
 	return 0;
+}
+
+static int says_other(const struct json *said, const char *id)
+{
+	return said && strcmp(json_str(said, ""), id) != 0;
+}
+
+static int name_task(struct rec *r, const struct json *task, const char *id)
+{
+	const struct json *m;
+	struct str out = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &out);
+	jw_obj(&w);
+	for (m = json_first(task); m; m = json_next(m)) {
+		jw_key(&w, json_key(m));
+		if (strcmp(json_key(m), "id"))
+			jw_node(&w, m);
+		else
+			jw_str(&w, id);
+	}
+	jw_end_obj(&w);
+	rc = out.failed ? -1 : rec_set(r, "task", out.buf, out.len);
+	str_release(&out);
+	return rc;
+}
+
+int rec_true_ids(struct rec *r)
+{
+	const struct json *task = rec_get(r, "task");
+	const struct json *files = rec_get(r, "files");
+	const char *code = json_get_str(task, "code", NULL);
+	char id[REC_ID_LEN], own[REC_ID_LEN], text[REC_ID_LEN + 2];
+	int n;
+
+	if (!code)
+		return 0;
+	task_id(code, strlen(code), id);
+	if (says_other(json_get(task, "id"), id) && name_task(r, task, id))
+		return -1;
+	if (json_type(files) != JSON_OBJECT)
+		return 0;
+	if (candidate_id(id, files, own))
+		return -1;
+	if (!says_other(rec_get(r, "id"), own))
+		return 0;
+	n = snprintf(text, sizeof text, "\"%s\"", own);
+	return rec_set(r, "id", text, (size_t)n);
 }
 
 void rec_begin_prov(struct jw *w, int64_t began)

@@ -87,4 +87,10 @@ void task_id(const char *code, size_t len, char out[REC_ID_LEN]);
 int candidate_id(const char *task, const struct json *files,
 		 char out[REC_ID_LEN]);
 
+/*
+ * Puts right task.id and id of a candidate where they are there and are not
+ * those of its code and files: readers go by them.  -1: no memory.
+ */
+int rec_true_ids(struct rec *r);
+
 #endif

@@ -187,6 +187,8 @@ int reward_record(struct rec *r, const struct reward_rules *rules,
 	struct jw w;
 	int believed = reward_believes(r, rules, key), rc;
 
+	if (rec_true_ids(r))
+		return err_set(e, CA_SOFTWARE, "out of memory");
 	if (!believed && judge) {
 		if (judge(ctx, r, e))
 			return -1;

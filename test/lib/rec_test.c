@@ -229,6 +229,37 @@ static void identities_are_stable(void **state)
 	json_free(jc);
 }
 
+/* What the ids of a candidate say when it leaves again. */
+static void leaves_as(const char *in, const char *want)
+{
+	struct rec r;
+
+	parse(&r, in);
+	assert_int_equal(rec_true_ids(&r), 0);
+	assert_writes(&r, want);
+	rec_release(&r);
+}
+
+#define HEAD "{\"kind\":\"candidate\",\"v\":1"
+#define ABC "\"task\":{\"id\":\"ba7816bf8f01cfea414140de5dae2223\"," \
+	"\"code\":\"abc\",\"n\":[1]}"
+#define AB "\"files\":{\"b.cu\":\"y\",\"a.cu\":\"x\"}}"
+
+static void false_ids_are_put_right(void **state)
+{
+	(void)state;
+	leaves_as(HEAD ",\"id\":7,\"task\":{\"id\":\"t\",\"code\":\"abc\","
+		  "\"n\":[1]}, " AB,
+		  HEAD ",\"id\":\"5cac2a4a9e2b57d5a07b22894dd9e1d5\"," ABC
+		  ", " AB);
+	leaves_as(HEAD "," ABC "," AB, HEAD "," ABC "," AB);
+	/* nothing is added, and nothing is known without code */
+	leaves_as(HEAD ",\"task\":{\"code\":\"abc\"}," AB,
+		  HEAD ",\"task\":{\"code\":\"abc\"}," AB);
+	leaves_as(HEAD ",\"id\":\"x\",\"task\":{\"id\":\"t\"}}",
+		  HEAD ",\"id\":\"x\",\"task\":{\"id\":\"t\"}}");
+}
+
 static const char judged[] =
 	"{\"kind\":\"candidate\",\"v\":1,\"task\":{\"id\":\"t\",\"code\":\"c\"}"
 	",\"files\":{\"a\":\"1\"},\"build\":{\"status\":\"ok\",\"mac\":\"q\"}}";
@@ -356,6 +387,7 @@ int main(void)
 		cmocka_unit_test(refresh_shows_what_was_set),
 		cmocka_unit_test(records_do_not_outgrow_a_line),
 		cmocka_unit_test(identities_are_stable),
+		cmocka_unit_test(false_ids_are_put_right),
 		cmocka_unit_test(macs_cover_what_decides),
 		cmocka_unit_test(keys_are_made_once_and_kept_private),
 		cmocka_unit_test(status_words_are_an_enum),
