@@ -167,13 +167,28 @@ static void add_number(struct str *out, const struct json *n, int digits)
 	}
 }
 
+/* Of a result with another shape nothing was compared. */
+static int compared(const struct json *t)
+{
+	return json_get(t, "norm_error") ||
+	       json_get_num(t, "max_abs", 1) != 0 ||
+	       json_get_int(t, "misses", 0) > 0;
+}
+
+static int is_exact(const char *dtype)
+{
+	return starts_with(dtype, "int") || starts_with(dtype, "uint") ||
+	       !strcmp(dtype, "bool");
+}
+
 /* How far off a result was: the worst of all rounds. */
 static void explain_errors(const struct json *t, struct str *out)
 {
 	const struct json *own = json_get(t, "fp64_error");
+	const char *dtype = json_get_str(t, "dtype", "?");
 
 	str_addf(out, "  result %s (%s): errors up to ",
-		 json_get_str(t, "path", "?"), json_get_str(t, "dtype", "?"));
+		 json_get_str(t, "path", "?"), dtype);
 	add_number(out, json_get(t, "max_abs"), 3);
 	str_adds(out, ", relative ");
 	add_number(out, json_get(t, "max_rel"), 3);
@@ -183,8 +198,12 @@ static void explain_errors(const struct json *t, struct str *out)
 	if (json_type(own) == JSON_NUMBER)
 		str_addf(out, "; against double precision %.3g times the "
 			 "reference's own", json_num(own, 0));
-	str_addf(out, "; allowed %.3g + %.3g of the value\n",
-		 json_get_num(t, "atol", 0), json_get_num(t, "rtol", 0));
+	if (is_exact(dtype))
+		str_adds(out, "; it has to be equal\n");
+	else
+		str_addf(out, "; allowed %.3g + %.3g of the value\n",
+			 json_get_num(t, "atol", 0),
+			 json_get_num(t, "rtol", 0));
 }
 
 static void explain_tensor(const struct json *t, struct str *out)
@@ -229,7 +248,8 @@ void judge_explain(const struct rec *r, struct str *out)
 			 *phase ? ": " : "", json_get_str(v, "text", ""));
 	t = json_first(json_get(v, "tensors"));
 	for (; t; t = json_next(t))
-		explain_tensor(t, out);
+		if (!strcmp(st, "ok") || compared(t))
+			explain_tensor(t, out);
 	json_free(b);
 	json_free(v);
 }

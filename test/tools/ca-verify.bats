@@ -188,6 +188,8 @@ verify() {
 		spins no-list all-zeros; printf 'good\tok')" ]
 	jq -e -s 'map(select(.name != "good") | .verify.text | length > 0) |
 		all' out
+	jq -e -s 'map(select(.name == "sleeps" or .name == "spins" or
+		.name == "exits") | .verify.phase | type == "string") | all' out
 }
 
 @test "a task that prints a gigabyte" {
@@ -326,13 +328,56 @@ verify() {
 	[[ $output == *no-python* ]]
 }
 
+@test "a task whose results no machine holds costs none" {
+	# a view of one number is told by its shape, 4 TiB
+	model | sed 's/return 2 \* x/return x[:1, :1].expand(1 << 20, 1 << 20)/' |
+		task huge
+	model | task good
+	build in huge good
+	verify in >out
+	statuses verify out
+	[ "$(statuses verify out)" = $'huge\tinvalid_reference\ngood\tok' ]
+	[[ $(jq -rs '.[0].verify.text' out) = *'no memory for 4398046511104 bytes'* ]]
+}
+
+@test "an edited record leaves with the ids of what it holds" {
+	model | task good
+	build one good
+	jq -c '.task.code += "# edited\n" | .task.more = [1, "x"]' one >in
+	verify in >out
+	statuses verify out
+	[ "$(statuses verify out)" = $'good\tok' ]
+	[ "$(jq -r .task.id out)" = \
+		"$(jq -j .task.code out | sha256sum | head -c 32)" ]
+	[ "$(jq -r .id out)" != "$(jq -r .id one)" ]
+	jq -e '.task.more == [1, "x"]' out
+	# also where the verdict is believed
+	jq -c '.task.id = "other" | .id = 3' out >in
+	verify in >again
+	cmp out again
+}
+
+@test "--explain tells errors only of what was compared, and integers' rule" {
+	model | task shape
+	sed -i 's/return out/return out.unsqueeze(0)/' shape/model_new.py
+	build in shape "$fix/argmax"
+	run verify --explain in
+	echo "$output"
+	[[ ${lines[0]} == "shape: wrong_shape"* ]]
+	[[ ${lines[1]} == *"has shape "* ]]
+	[[ ${lines[2]} == "argmax: ok"* ]]
+	[[ ${lines[3]} == *"it has to be equal" ]]
+	[ "${#lines[@]}" -eq 4 ]
+}
+
 @test "a candidate without files or task is a bad record" {
 	build one "$fix/diag-matmul"
 	jq -c 'del(.files)' one >in
 	jq -c 'del(.task)' one >>in
+	jq -c '.rules = 3' one >>in
 	cat one >>in
 	verify in >out
-	[ "$(jq -r .verify.status out | tr '\n' ' ')" = 'bad_record bad_record ok ' ]
+	[ "$(jq -r .verify.status out | tr '\n' ' ')" = 'bad_record bad_record bad_record ok ' ]
 }
 
 @test "a misspelt launcher is told which there are" {
