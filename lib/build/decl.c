@@ -113,7 +113,9 @@ static void clean(struct scan *s, struct decl *d)
 			   tok_is(t + 1, "[")) {
 			i = closing(s->tok, i, s->ntok, "[", "]");
 		} else if (tok_is(t, "static")) {
-			d->is_static = 1;
+			/* not of a parameter x[static 4] */
+			if (!k || !tok_is(&s->tok[k - 1], "["))
+				d->is_static = 1;
 		} else if (tok_is(t, "__global__")) {
 			d->global = 1;
 		} else if (tok_is(t, "__device__")) {

@@ -188,6 +188,9 @@ static void launchers(void **state)
 	finds("kernels/a.cpp", "extern \"C\" void f(void) {}", "void f()");
 	finds("kernels/a.c", "int f(const float *restrict x, long n) {}",
 	      "i32 f(ptr:float32!,i64)");
+	finds("kernels/a.c", "void f(const float x[static 4], int n[]) {}\n"
+	      "static void g(int n) {}",
+	      "void f(ptr:float32!,ptr:int32)");
 	finds("kernels/a.cu", "extern \"C\" {\nstatic int g(int q) { return "
 	      "q; }\nvoid f(float* __restrict__ x, int n, "
 	      "cudaStream_t s) { k<<<1,2,0,s>>>(x); }\n}",
