@@ -206,24 +206,28 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 {
 	struct str line = STR_INIT;
 	char text[64];
-	int rc, n;
+	int stops = t->shells && needs_clock(s), rc, n;
 
 	n = snprintf(text, sizeof(text), "{\"stage\":\"%s\"}", ask_name(s));
 	rc = rec_set(r, "ask", text, (size_t)n) || rec_write(r, &line);
 	if (rc)
 		err_set(e, CA_DATAERR, "the candidate is too large");
-	else
+	/* Before the judge knows of it: its clock may start at once. */
+	if (stops)
+		shells_freeze(t->shells);
+	if (!rc)
 		rc = wire_send(t->o.judge, line.buf, line.len, e);
 	str_release(&line);
-	if (rc)
+	if (rc) {
+		if (stops)
+			shells_thaw(t->shells);
 		return -1;
+	}
 	t->waiting = 1;
 	t->stage = s;
 	t->sent = now_ns();
 	if (t->o.asked)
 		t->o.asked(t->o.ctx, s);
-	if (t->shells && needs_clock(s))
-		shells_freeze(t->shells);
 	return 0;
 }
 
