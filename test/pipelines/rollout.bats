@@ -102,7 +102,7 @@ rollouts() {
 	script "$(tool Bash '{"command":"date +%N"}')" "$(sh_turn 'sleep 2')" "$done_turn"
 	serve
 	rollouts -e "$url" -k 6 -j 2 -J ./judge tasks 3>&- &
-	for _ in $(seq 200); do
+	for _ in $(seq 600); do
 		[ -s out.d/trajectories.part ] && break
 		sleep 0.1
 	done

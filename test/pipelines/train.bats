@@ -77,7 +77,7 @@ step() {
 	# Over a server that somebody else has started.
 	"$bin/ca-serve" --device cpu -m model --name policy --port 0 --ctx 3072 >url 2>/dev/null 3>&- &
 	echo $! >>servers
-	for _ in {1..100}; do
+	for _ in {1..600}; do
 		[ -s url ] && break
 		sleep 0.1
 	done

@@ -79,14 +79,14 @@ kill_at() {
 }
 
 @test "files that a killed command half changed begin it anew" {
-	script "$(sh_turn 'echo 1 >a')" "$(sh_turn 'echo 2 >b; sleep 0.3; echo 3 >c; ls')" "$done_turn"
+	script "$(sh_turn 'echo 1 >a')" "$(sh_turn 'echo 2 >b; sleep 2; echo 3 >c; ls')" "$done_turn"
 	calm
 	cp out want
 	rm -rf run
 	calm &
-	for _ in $(seq 100); do
+	for _ in $(seq 1000); do
 		compgen -G "run/*/work/b" >/dev/null && break
-		sleep 0.02
+		sleep 0.05
 	done
 	pkill -9 -P $! -x ca-agent
 	wait $! || true
@@ -104,11 +104,15 @@ kill_at() {
 }
 
 @test "two processes on one directory do not mix" {
-	script "$(sh_turn 'sleep 6')" "$done_turn"
+	script "$(sh_turn 'echo >begun; until [ -e go ]; do sleep 0.1; done')" "$done_turn"
 	calm &
-	sleep 0.7
+	for _ in $(seq 1000); do
+		compgen -G "run/*/work/begun" >/dev/null && break
+		sleep 0.05
+	done
 	"$bin/ca-agent" --model-cmd cat --skill skill -d cpu --seed 1 --dir run --resume tasks >other 2>err || [ $? = 75 ]
 	grep -q 'another process works on' err
+	touch "$(echo run/*/work)/go"
 	wait $!
 	stopped final
 }

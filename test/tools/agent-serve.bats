@@ -13,7 +13,7 @@ setup() {
 		$'}}\n</tool_call>'
 	"$bin/ca-serve" -m model --device cpu --port 0 >url 2>err 3>&- &
 	echo $! >>servers
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		[ -s url ] && break
 		sleep 0.1
 	done

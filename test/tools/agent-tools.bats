@@ -118,8 +118,8 @@ f() { # path [members]: arguments of a file tool
 }
 
 @test "background commands: new output, filter, end, kill" {
-	run_all Bash "$(c 'for i in 1 2 3; do echo line $i; done; sleep 0.1; echo late; exit 4' '{"run_in_background":true}')" \
-		Bash "$(c 'sleep 1')" BashOutput '{"bash_id":"bash_1","filter":"line [13]"}' \
+	run_all Bash "$(c 'for i in 1 2 3; do echo line $i; done; sleep 0.1; echo late; touch late; exit 4' '{"run_in_background":true}')" \
+		Bash "$(c 'until [ -e late ]; do sleep 0.05; done; sleep 0.5')" BashOutput '{"bash_id":"bash_1","filter":"line [13]"}' \
 		BashOutput '{"bash_id":"bash_1"}' BashOutput '{"bash_id":"bash_9"}' \
 		Bash "$(c 'trap "" TERM; sleep 1000' '{"run_in_background":true}')" \
 		KillShell '{"shell_id":"bash_3"}' BashOutput '{"bash_id":"bash_3"}' \
@@ -350,7 +350,8 @@ beats() {
 				.reward = {value: 1, reason: $moved}' <<<"$line"
 		done
 	END
-	beats "$(sh_turn 'sleep 0.5; cat kernels/beats | wc -l')" \
+	beats "$(sh_turn 'until [ "$(cat kernels/beats | wc -l)" -ge 2 ]; do sleep 0.1; done 2>/dev/null
+			cat kernels/beats | wc -l')" \
 		"$(tool Write '{"file_path":"/work/model_new.py","content":"x"}')" \
 		"$(sh_turn 'ca-profile; (while :; do echo >>kernels/beats; done) & ca-profile')" \
 		"$(sh_turn 'sleep 0.5; cat kernels/beats | wc -l')"

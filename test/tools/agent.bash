@@ -42,7 +42,7 @@ agent_setup() {
 serve() {
 	python3 "$endpoint" script >port 2>/dev/null 3>&- &
 	echo $! >>"$dir/servers"
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		[ -s port ] && break
 		sleep 0.1
 	done

@@ -235,7 +235,7 @@ judge_by_name() {
 
 @test "a server that stalls, floods or is busy is asked again, and given up" {
 	script '{"faults":[{"stall":30},{"status":429}],"content":"Done."}'
-	http --model-timeout 1s --retries 2
+	http --model-timeout 2s --retries 2
 	stopped final
 	jq -e '.turns[0].prov.attempts == 3' out
 	script '{"faults":[{"huge":80000000}],"content":"Done."}'
@@ -374,7 +374,7 @@ judge_by_name() {
 	script "$(sh_turn "$nap" '{"timeout":3000}')" "$done_turn"
 	status=0
 	agent --dir run 2>err &
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		pgrep -f "^$nap" >/dev/null && break
 		sleep 0.1
 	done

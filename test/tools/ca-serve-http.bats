@@ -62,7 +62,7 @@ metric() { # name
 
 # Waits until a metric has a value.
 until_metric() { # name, value
-	for _ in {1..200}; do
+	for _ in {1..1200}; do
 		[ "$(metric "$1")" = "$2" ] && return
 		sleep 0.05
 	done
@@ -289,7 +289,7 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 }
 
 @test "a request whose time is over is answered, and its place is free" {
-	serve -j 1 --timeout 1s
+	serve -j 1 --timeout 2s
 	[ "$(ask /sleep -X POST)" = 200 ]
 	[ "$(text '{"prompt":"a"}')" = 504 ]
 	jq -e '.error.code == "timeout"' answer
