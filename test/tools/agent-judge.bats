@@ -5,6 +5,15 @@
 # More tasks, graded in full: test/agent/solve.bats.
 
 load agent.bash
+load host
+
+setup_file() {
+	share_host
+}
+
+teardown_file() {
+	end_host
+}
 
 setup() {
 	agent_setup

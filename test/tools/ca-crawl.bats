@@ -5,7 +5,16 @@
 
 bats_require_minimum_version 1.5.0
 
+load host
 root=$BATS_TEST_DIRNAME/../..
+
+setup_file() {
+	share_host
+}
+
+teardown_file() {
+	end_host
+}
 
 setup() {
 	command -v jq >/dev/null || skip 'no jq'

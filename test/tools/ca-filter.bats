@@ -6,13 +6,19 @@
 
 bats_require_minimum_version 1.5.0
 
+load host
 root=$BATS_TEST_DIRNAME/../..
 
 setup_file() {
 	command -v jq >/dev/null || skip 'no jq'
 	bin=${CA_BIN:-$root/bin}
 	export bin
+	share_host
 	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+}
+
+teardown_file() {
+	end_host
 }
 
 # task NAME FORWARD [INPUTS [INIT [TOP]]]: a record; inputs are x and y

@@ -8,14 +8,6 @@
 bats_require_minimum_version 1.5.0
 load judge
 
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
-}
-
 profile() {
 	"$bin/ca-profile" --device cpu "$@"
 }
@@ -25,7 +17,7 @@ profile() {
 	[ "$(statuses verify out)" = $'diag-matmul\tok' ]
 	jq -e '.profile | (.status == "ok" or .status == "inconclusive_time") and
 		.clock == "bracket" and .device == "cpu" and .provisional and
-		.contended == false and .rounds >= 1 and
+		(.contended | type) == "boolean" and .rounds >= 1 and
 		.eager.median_us > 0 and .compile.median_us > 0 and
 		.eager.low_us == null and .speedup.eager.lower == null and
 		.speedup.eager.point > 2 and .speedup.compile.point > 2 and
@@ -159,8 +151,9 @@ two_steps() {
 }
 
 @test "a signed profile is believed" {
-	profile --quick --baseline eager "$fix/diag-matmul" >once
-	profile --quick --baseline eager once >twice
+	# One of a machine that others keep busy is not, unless that is no matter.
+	profile --quick --baseline eager --allow-shared "$fix/diag-matmul" >once
+	profile --quick --baseline eager --allow-shared once >twice
 	cmp once twice
 }
 
@@ -188,6 +181,7 @@ two_steps() {
 }
 
 @test "an interrupt while a clock runs leaves nothing running" {
+	own_hosts
 	"$bin/ca-verify" --device cpu "$fix/diag-matmul" >in
 	env --default-signal=INT "$bin/ca-profile" --device cpu in >out &
 	judge=$!

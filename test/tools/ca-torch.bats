@@ -6,6 +6,14 @@
 
 load judge.bash
 
+setup_file() {
+	:
+}
+
+teardown_file() {
+	:
+}
+
 setup() {
 	judge_setup
 	unset CA_TORCH_SHARED

@@ -8,14 +8,6 @@ bats_require_minimum_version 1.5.0
 load judge
 load parts
 
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
-}
-
 # parts NAME EXPRESSION RESULT: the whole passes, every part of it misses
 parts() {
 	local name cond

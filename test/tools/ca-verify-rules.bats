@@ -6,14 +6,6 @@
 bats_require_minimum_version 1.5.0
 load judge
 
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
-}
-
 # by RULES DIR...: name and status of each
 by() {
 	local rules=$1

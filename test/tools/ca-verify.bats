@@ -6,23 +6,17 @@
 bats_require_minimum_version 1.5.0
 load judge
 
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
-}
-
 verify() {
 	"$bin/ca-verify" --device cpu "$@"
 }
 
 @test "every fixture gets the status that it states" {
-	run "$BATS_TEST_DIRNAME/../fixtures.sh" -v cpu
-	echo "$output"
-	[ "$status" -eq 0 ]
-	[ "${#lines[@]}" -ge 28 ]
+	# Not under `run`: a deadline would leave it behind.  Those that are only
+	# slow have fast twins.
+	local names
+	mapfile -t names < <(cd "$fix" && ls -d [!s]* s[!l]*)
+	"$BATS_TEST_DIRNAME/../fixtures.sh" -v cpu "${names[@]}" >out
+	[ "$(wc -l <out)" -ge 28 ]
 }
 
 @test "a workdir as operand is built and verified" {
@@ -255,9 +249,10 @@ verify() {
 }
 
 @test "the host is killed in mid-job: the record is judged again" {
+	own_hosts
 	model | task good
 	build one good
-	for i in 1 2 3 4; do cat one; done >in
+	for _ in {1..12}; do cat one; done >in
 	"$bin/ca-verify" --device cpu in >out &
 	judge=$!
 	wait_for [ -s out ]
@@ -267,7 +262,7 @@ verify() {
 	kill -9 $hosts
 	wait "$judge"
 	[ "$(statuses verify out | sort -u)" = $'good\tok' ]
-	[ "$(wc -l <out)" -eq 4 ]
+	[ "$(wc -l <out)" -eq 12 ]
 }
 
 @test "hosts and workers are killed at random moments" {
@@ -275,6 +270,7 @@ verify() {
 }
 
 @test "an interrupt ends it, and leaves nothing running" {
+	own_hosts
 	build in "$fix/bad-hang" "$fix/bad-hang"
 	# A shell's background jobs ignore SIGINT; env undoes that.
 	env --default-signal=INT "$bin/ca-verify" --device cpu in >out &
@@ -289,6 +285,7 @@ verify() {
 }
 
 @test "killed itself, it leaves nothing running" {
+	own_hosts
 	build in "$fix/bad-hang"
 	"$bin/ca-verify" --device cpu in >out &
 	judge=$!

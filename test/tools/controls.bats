@@ -6,14 +6,6 @@
 bats_require_minimum_version 1.5.0
 load judge
 
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
-}
-
 @test "every control passes under the rules that it is for" {
 	run "$BATS_TEST_DIRNAME/../controls/run.sh" cpu
 	echo "$output"

@@ -7,18 +7,11 @@
 load judge.bash
 
 setup_file() {
+	share_host
 	umask 022
 	local venv=${CA_CACHE:-/var/cache/cuda-agent}/venv/bin/python3
 	[ -x "$venv" ] || venv=$HOME/.cache/cuda-agent/venv/bin/python3
 	[ -n "${CA_PYTHON:-}" ] || [ ! -x "$venv" ] || export CA_PYTHON=$venv
-}
-
-setup() {
-	judge_setup
-}
-
-teardown() {
-	judge_teardown
 }
 
 # candidate DIR: a workdir for doubling with model_new.py from stdin

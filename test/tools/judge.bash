@@ -6,47 +6,61 @@
 
 bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
 fix=$BATS_TEST_DIRNAME/../../fixtures/workdirs/cpu
+# shellcheck source=test/tools/host.bash
+. "${BASH_SOURCE[0]%/*}/host.bash"
+
+# Most files share a host between their tests, and their heads are alike: what
+# a file defines itself comes after this and counts.
+setup_file() {
+	share_host
+}
+
+teardown_file() {
+	end_host
+}
+
+setup() {
+	judge_setup
+}
+
+teardown() {
+	judge_teardown
+}
 
 judge_setup() {
 	command -v jq >/dev/null || skip 'no jq'
 	cd "$BATS_TEST_TMPDIR" || return
+	[ -n "${CA_TEST_MARK-}" ] || own_hosts
+}
+
+# For tests that kill hosts, or count processes.
+own_hosts() {
 	export CA_TORCH_SHARED=0
-	export CA_TEST_MARK=$BATS_TEST_NUMBER.$BATS_ROOT_PID.$RANDOM
-	# Compilers run as nobody, who cannot get into bats' own directory.
-	TMPDIR=$(TMPDIR=/tmp mktemp -d -t ca-test.XXXXXX) || return
-	chmod 1777 "$TMPDIR"
-	export TMPDIR
+	mark_tests
+	owner=yes
 }
 
 # Whatever a test started carries its mark: nothing may be left.
 judge_teardown() {
-	local left
-	left=$(marked)
+	local _ left
+	for _ in {1..50}; do
+		left=$(at_large) || break
+		# One's own are gone when the program is.
+		[ -z "${owner-}" ] || break
+		sleep 0.1
+	done
 	if [ -n "$left" ]; then
 		echo "still running: $(ps -o pid,stat,args -p "${left//$'\n'/,}")"
 		# shellcheck disable=SC2086
 		kill -9 $left
 	fi
-	if ! rmdir "$TMPDIR"; then
+	if [ -n "$(ls -A "$TMPDIR")" ]; then
 		echo "left in TMPDIR: $(ls -A "$TMPDIR")"
-		rm -rf "$TMPDIR"
+		rm -rf "${TMPDIR:?}"/*
 		left=files
 	fi
+	[ -z "${owner-}" ] || rm -rf "$TMPDIR"
 	[ -z "$left" ]
-}
-
-# Pids of the processes that have this test's mark and are none of bats' own.
-marked() {
-	local p
-	# shellcheck disable=SC2013 # such names have no blanks
-	for p in $(grep -lsz "^CA_TEST_MARK=$CA_TEST_MARK\$" \
-		/proc/[0-9]*/environ); do
-		case $(tr '\0' ' ' <"${p%environ}cmdline") in
-		'' | *bats* | "grep "*) ;;
-		*) p=${p#/proc/} && echo "${p%/environ}" ;;
-		esac
-	done 2>/dev/null
-	return 0
 }
 
 # wait_for COMMAND...: until it succeeds; others may hold the device for a while

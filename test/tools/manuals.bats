@@ -4,11 +4,20 @@
 # The examples of the manuals, as a reader would type them at the top of a
 # checkout, and ca-record(5) against what the programs write.
 
+load host
 root=$BATS_TEST_DIRNAME/../..
+
+setup_file() {
+	share_host
+}
+
+teardown_file() {
+	end_host
+}
 
 # Jailed programs of another uid look in, which bats' own folder forbids.
 setup() {
-	work=$(mktemp -d) && chmod 755 "$work" && cd "$work" || return
+	work=$(TMPDIR=/tmp mktemp -d) && chmod 755 "$work" && cd "$work" || return
 	ln -s "$(realpath "${CA_BIN:-$root/bin}")" bin
 	ln -s "$(realpath "$root/fixtures")" fixtures
 	PATH=$PWD/bin:$PATH
