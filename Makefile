@@ -236,7 +236,7 @@ install: $(installed:%=$(root)/%)
 
 uninstall:
 	rm -f $(installed:%=$(root)/%)
-	-rmdir $(root)/lib/cuda-agent/torch $(root)/lib/cuda-agent
+	-cd $(root)/lib && find cuda-agent -depth -type d -empty -delete
 
 clean:
 	rm -rf bin $B

@@ -106,7 +106,7 @@ static int find_base(const struct place *p, const struct json *args,
 	struct stat st;
 	int fd;
 
-	b->file[0] = '\0';
+	b->dir[0] = b->file[0] = '\0';
 	if (!name)
 		return -1;
 	fd = place_file(p, name, O_PATH, 0, e);
@@ -191,12 +191,26 @@ static void prefix_of(const struct base *b, char *out, size_t len)
 		snprintf(out, len, "%.*s/", (int)n, b->dir);
 }
 
+/* Runs it at the base, if there is one (rc), and tells what it found. */
+static int search(struct rg *r, const struct place *p, const struct base *b,
+		  int rc, int64_t most, const char *what, struct str *out,
+		  struct err *e)
+{
+	struct str found = STR_INIT;
+	char prefix[4100];
+
+	if (!rc)
+		rc = run(r, p, b->dir, &found, e);
+	prefix_of(b, prefix, sizeof(prefix));
+	rc = answer(rc, &found, prefix, most, what, out, e);
+	str_release(&found);
+	return rc;
+}
+
 int search_glob(const struct place *p, const struct json *args,
 		struct str *out)
 {
-	struct str found = STR_INIT;
 	struct err e = ERR_INIT;
-	char prefix[4100];
 	struct base b;
 	struct rg r;
 	int rc = find_base(p, args, &b, &e);
@@ -209,12 +223,7 @@ int search_glob(const struct place *p, const struct json *args,
 	if (!rc && b.file[0])
 		rc = err_set(&e, CA_DATAERR, "'%s' is not a directory",
 			     b.file);
-	else if (!rc)
-		rc = run(&r, p, b.dir, &found, &e);
-	prefix_of(&b, prefix, sizeof(prefix));
-	rc = answer(rc, &found, prefix, GLOB_MAX, "files", out, &e);
-	str_release(&found);
-	return rc;
+	return search(&r, p, &b, rc, GLOB_MAX, "files", out, &e);
 }
 
 static void flag_number(struct rg *r, const struct json *args,
@@ -276,9 +285,7 @@ int search_grep(const struct place *p, const struct json *args,
 	const char *mode = json_get_str(args, "output_mode",
 					"files_with_matches");
 	int content = !strcmp(mode, "content");
-	struct str found = STR_INIT;
 	struct err e = ERR_INIT;
-	char prefix[4100];
 	struct base b;
 	struct rg r;
 	int rc = find_base(p, args, &b, &e);
@@ -286,13 +293,8 @@ int search_grep(const struct place *p, const struct json *args,
 	begin(&r);
 	grep_args(&r, args, mode);
 	arg(&r, b.file[0] ? b.file : ".");
-	if (!rc)
-		rc = run(&r, p, b.dir, &found, &e);
-	prefix_of(&b, prefix, sizeof(prefix));
-	rc = answer(rc, &found, prefix, json_get_int(args, "head_limit",
-		    GREP_MAX), content ? "lines" : "matching files", out, &e);
-	str_release(&found);
-	return rc;
+	return search(&r, p, &b, rc, json_get_int(args, "head_limit", GREP_MAX),
+		      content ? "lines" : "matching files", out, &e);
 }
 
 int search_filter(const char *regex, const char *text, size_t len,

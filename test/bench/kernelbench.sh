@@ -19,23 +19,13 @@ top=$PWD
 pairs=$(realpath "${1:?names no collection of pairs}") n=${2:-12}
 peer=$(realpath "${KERNELBENCH:?names no checkout of KernelBench}")
 
-work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-chmod 755 "$work"
-CA_PYTHON=$(torch_python)
+own_place
 python=${KERNELBENCH_PYTHON:-$CA_PYTHON}
-export CA_PYTHON CA_CACHE=$work/cache CA_TORCH_IDLE=5
 # Its imports would ask the network for prices of models.
 export LITELLM_LOCAL_MODEL_COST_MAP=True
-PATH=$(dirname "$CA_PYTHON"):$PATH	# torch builds with the ninja beside it
-gpu=$(nvidia-smi -L 2>/dev/null | head -n 1) || gpu=
 device=cuda
 arch=()
-if [ -z "$gpu" ]; then
-	export TORCH_CUDA_ARCH_LIST=${TORCH_CUDA_ARCH_LIST:-9.0}
-	arch=(--arch sm_90)
-fi
+[ -n "$gpu" ] || arch=(--arch sm_90)
 
 # One pair, in a process of its own as its scripts do it.
 cat >"$work/peer.py" <<'END'

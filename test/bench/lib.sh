@@ -5,6 +5,20 @@
 # their spread, and results kept in test/bench/results.  Sourced from the top
 # of the checkout.
 
+# A place of its own: the folder $work with an empty cache, the Python with
+# torch, and in $gpu the GPU or nothing.
+own_place() {
+	work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 130' INT TERM
+	chmod 755 "$work"
+	CA_PYTHON=$(torch_python)
+	export CA_PYTHON CA_CACHE=$work/cache CA_TORCH_IDLE=5
+	PATH=$(dirname "$CA_PYTHON"):$PATH	# torch builds with the ninja beside it
+	gpu=$(nvidia-smi -L 2>/dev/null | head -n 1) || gpu=
+	[ -n "$gpu" ] || export TORCH_CUDA_ARCH_LIST=${TORCH_CUDA_ARCH_LIST:-9.0}
+}
+
 # What a result depends on, as JSON.
 machine() {
 	local gpu

@@ -20,17 +20,7 @@ released=${CUDA_AGENT_WORKDIR:?names no agent_workdir of the released CUDA-Agent
 [ -f "$released/utils/compile.sh" ] || { echo "no work directory: $released" >&2; exit 66; }
 released=$(realpath "$released")
 
-work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-chmod 755 "$work"
-CA_PYTHON=$(torch_python)
-export CA_PYTHON CA_CACHE=$work/cache CA_TORCH_IDLE=5
-PATH=$(dirname "$CA_PYTHON"):$PATH
-gpu=$(nvidia-smi -L 2>/dev/null | head -n 1) || gpu=
-if [ -z "$gpu" ]; then
-	export TORCH_CUDA_ARCH_LIST=${TORCH_CUDA_ARCH_LIST:-9.0}
-fi
+own_place
 
 theirs() {
 	(

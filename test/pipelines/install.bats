@@ -71,4 +71,5 @@ installed_tools() {
 		PREFIX=/usr
 	run -0 find "$STAGE" -type f
 	[ -z "$output" ]
+	[ ! -e "$STAGE/usr/lib/cuda-agent" ]
 }

@@ -126,6 +126,14 @@ work() {
 		-d "$1" --rules paper "${@:2}" tasks >out
 }
 
+# solve DEVICE NAME: it is solved and graded in full
+solve() {
+	strong "$1" "$2"
+	work "$1" --grade full
+	solved "$1" "$2"
+	jq -e '.evaluations[-1].candidate | .reward.provisional // false | not' out
+}
+
 # solved DEVICE NAME: it went as it has to.  On a machine that others keep busy
 # nothing is paid for speed, and the record says why.
 solved() {

@@ -4,18 +4,7 @@
 # ca-serve as a server, on a small model without sense.  What the official
 # client says to it is for test/models to show.
 
-here=$BATS_TEST_DIRNAME
-bin=${CA_BIN:-$here/../../bin}
-
-setup_file() {
-	python3 "$here/serve_model.py" "$BATS_FILE_TMPDIR/model"
-}
-
-setup() {
-	export CUDA_VISIBLE_DEVICES=	# the CPU is what is tried
-	cd "$BATS_TEST_TMPDIR" || return
-	cp -r "$BATS_FILE_TMPDIR/model" .
-}
+load serve
 
 teardown() {
 	[ -z "${pid-}" ] || kill -KILL "$pid" 2>/dev/null || true

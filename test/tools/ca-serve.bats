@@ -6,18 +6,7 @@
 
 bats_require_minimum_version 1.5.0
 
-here=$BATS_TEST_DIRNAME
-bin=${CA_BIN:-$here/../../bin}
-
-setup_file() {
-	python3 "$here/serve_model.py" "$BATS_FILE_TMPDIR/model"
-}
-
-setup() {
-	export CUDA_VISIBLE_DEVICES=	# the CPU is what is tried
-	cd "$BATS_TEST_TMPDIR" || return
-	cp -r "$BATS_FILE_TMPDIR/model" .
-}
+load serve
 
 serve() {
 	"$bin/ca-serve" --generate --device cpu --model model --no-prov "$@"
