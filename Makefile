@@ -130,6 +130,9 @@ $(helpers): $B/test/%: $B/test/tools/%.o $B/libca.a
 
 test-bins: $(tests:%=$B/test/%) $(helpers)
 
+help:
+	@sed -n 's/^    \(make\|test\/\|\.ci\)/\1/p' HACKING.md
+
 demo: all
 	@pipelines/demo.sh
 
@@ -241,7 +244,7 @@ uninstall:
 clean:
 	rm -rf bin $B
 
-.PHONY: all deps demo fuzz test test-bins test-lib test-gpu test-agent test-kill \
+.PHONY: all deps help demo fuzz test test-bins test-lib test-gpu test-agent test-kill \
 	test-load check lint bench bench-gpu bench-examples bench-agent install \
 	uninstall clean
 .SECONDARY:
