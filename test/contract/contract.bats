@@ -369,7 +369,7 @@ setup() {
 		pid=$!
 		exec 7>pipe
 		echo "$foreign" >&7
-		for _ in {1..200}; do
+		for _ in {1..1200}; do
 			[ ! -s "$out" ] || break
 			sleep 0.05
 		done
@@ -393,7 +393,7 @@ setup() {
 			pid=$!
 			exec 7>pipe
 			printf '%s\n' "$foreign" "$cheap" >&7
-			for _ in {1..200}; do
+			for _ in {1..1200}; do
 				[ ! -f "$out" ] ||
 					[ "$(wc -l <"$out")" != 2 ] || break
 				sleep 0.05

@@ -164,14 +164,14 @@ need_root() {
 	need_full
 	"$jail" sleep "4000.$$" &
 	pid=$!
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		pgrep -f "^sleep 4000[.]$$" >/dev/null && break
 		sleep 0.05
 	done
 	pgrep -f "^sleep 4000[.]$$"
 	kill -9 "$pid"
 	wait "$pid" || true
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		pgrep -f "^sleep 4000[.]$$" >/dev/null || return 0
 		sleep 0.05
 	done
@@ -182,7 +182,7 @@ need_root() {
 	need_full
 	"$jail" sleep "5000.$$" &
 	pid=$!
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		pgrep -f "^sleep 5000[.]$$" >/dev/null && break
 		sleep 0.05
 	done

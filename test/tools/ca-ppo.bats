@@ -56,7 +56,7 @@ drawn() { # how many, further options
 	"$bin/ca-ppo" --actor model --out x --ctx 64 --batch 4 --no-prov pipe >out 2>err 3>&- &
 	exec 8>pipe
 	head -4 in >&8
-	for _ in {1..200}; do
+	for _ in {1..1200}; do
 		[ -s out ] && break
 		sleep 0.05
 	done

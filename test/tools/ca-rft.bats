@@ -232,7 +232,7 @@ rft() {
 @test "SIGTERM saves, and a signal while reading leaves nothing" {
 	"$bin/ca-rft" --actor model --ctx 64 --batch 1 --out tuned --steps 100000 \
 		--save-every 100000 in >out 2>err 3>&- &
-	for _ in {1..200}; do
+	for _ in {1..1200}; do
 		[ "$(wc -l <out)" -gt 3 ] && break
 		sleep 0.05
 	done
