@@ -110,6 +110,17 @@ out:
 	return rc;
 }
 
+/* Jails of another uid read it, whatever the caller lets others do. */
+static int put_fixed(const struct home *h, const char *skill,
+		     char out[CA_PATH_MAX], struct err *e)
+{
+	mode_t mask = umask(022);
+	int rc = place_fixed(h->dir, skill, out, e);
+
+	umask(mask);
+	return rc;
+}
+
 int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	      struct err *e)
 {
@@ -130,7 +141,7 @@ int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	if (strlen(h->dir) > 3900)
 		return err_set(e, CA_CONFIG, "'%s' is too long a name", dir);
 	if (check_reach(h->dir, e) || put_commands(h, e) || set_skill(a, e) ||
-	    place_fixed(h->dir, a->skill, fixed, e))
+	    put_fixed(h, a->skill, fixed, e))
 		return -1;
 	a->fixed = fixed;
 	set_python(a);

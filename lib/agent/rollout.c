@@ -379,6 +379,9 @@ int rollout_run(const struct agent_opts *o, const struct agent_task *t,
 		err_set(e, CA_SOFTWARE, "out of memory");
 		goto out;
 	}
+	/* The jail's uid is another one; and files get the same modes for
+	 * everybody. */
+	umask(022);
 	r->o = o;
 	r->t = t;
 	r->began = now_ns();

@@ -9,7 +9,7 @@ setup_file() {
 	cd "$BATS_TEST_DIRNAME/../.." || return
 	export TOP=$PWD STAGE=$BATS_FILE_TMPDIR/stage
 	# Workers drop root and have to get to the installed files.
-	chmod 755 "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR"
+	chmod 755 "$BATS_RUN_TMPDIR" "${BATS_FILE_TMPDIR%/*}" "$BATS_FILE_TMPDIR"
 	env -u MAKEFLAGS make -s install DESTDIR="$STAGE" PREFIX=/usr
 }
 

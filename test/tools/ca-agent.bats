@@ -359,6 +359,17 @@ judge_by_name() {
 	[ "$status" = 75 ]
 }
 
+@test "whoever lets others read nothing gets the same rollout" {
+	script "$(tool Read '{"file_path":"/work/model.py"}')" \
+		"$(sh_turn 'cat SKILL.md; mkdir kernels/d; stat -c %a kernels/d')" "$done_turn"
+	agent --seed 1 --no-prov
+	cp out first
+	umask 077
+	agent --seed 1 --no-prov
+	[[ $(result 1) = *'Be fast.'*755 ]]
+	cmp out first
+}
+
 @test "a directory that is there is not taken without --resume" {
 	script "$done_turn"
 	agent --dir run

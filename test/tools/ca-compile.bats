@@ -10,7 +10,7 @@ setup_file() {
 	[ -x "$venv" ] || venv=$HOME/.cache/cuda-agent/venv/bin/python3
 	[ -n "${CA_PYTHON:-}" ] || [ ! -x "$venv" ] || export CA_PYTHON=$venv
 	export CA_CACHE=$BATS_FILE_TMPDIR/cache CA_CONFIG=$BATS_FILE_TMPDIR/config
-	chmod 755 "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR"
+	chmod 755 "$BATS_RUN_TMPDIR" "${BATS_FILE_TMPDIR%/*}" "$BATS_FILE_TMPDIR"
 	root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 	export root
 	export workdirs=$root/fixtures/workdirs
