@@ -130,8 +130,7 @@ $(helpers): $B/test/%: $B/test/tools/%.o $B/libca.a
 
 test-bins: $(tests:%=$B/test/%) $(helpers)
 
-help:
-	@sed -n 's/^    \(make\|test\/\|\.ci\)/\1/p' HACKING.md
+help: ; @sed -n 's/^    \(make\|test\/\|\.ci\)/\1/p' HACKING.md
 
 demo: all
 	@pipelines/demo.sh

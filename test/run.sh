@@ -8,6 +8,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . test/tap.sh
+# What tests make others have to read, jails' users among them.
+umask 022
 B=${B:-build}
 export CA_BIN=$PWD/${BIN:-bin}
 # Each test has hosts of its own, but for those that are about sharing.

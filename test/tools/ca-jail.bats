@@ -7,6 +7,7 @@
 bats_require_minimum_version 1.5.0
 
 setup() {
+	umask 022
 	jail=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}/ca-jail
 	full=$("$jail" --probe | jq -r .command)
 	# Below a directory that the jail's uid can pass through.
