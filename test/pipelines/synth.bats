@@ -9,15 +9,8 @@ bats_require_minimum_version 1.5.0
 load ../tools/host
 root=$BATS_TEST_DIRNAME/../..
 
-setup_file() {
-	share_host
-}
-
-teardown_file() {
-	end_host
-}
-
 setup() {
+	use_host
 	for need in jq parallel flock setsid; do
 		command -v $need >/dev/null || skip "no $need"
 	done

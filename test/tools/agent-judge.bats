@@ -7,15 +7,8 @@
 load agent.bash
 load host
 
-setup_file() {
-	share_host
-}
-
-teardown_file() {
-	end_host
-}
-
 setup() {
+	use_host
 	agent_setup
 }
 

@@ -8,15 +8,8 @@ bats_require_minimum_version 1.5.0
 load host
 root=$BATS_TEST_DIRNAME/../..
 
-setup_file() {
-	share_host
-}
-
-teardown_file() {
-	end_host
-}
-
 setup() {
+	use_host
 	command -v jq >/dev/null || skip 'no jq'
 	bin=${CA_BIN:-$root/bin}
 	cd "$BATS_TEST_TMPDIR" || return

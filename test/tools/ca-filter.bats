@@ -14,11 +14,11 @@ setup_file() {
 	bin=${CA_BIN:-$root/bin}
 	export bin
 	share_host
-	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
 }
 
-teardown_file() {
-	end_host
+setup() {
+	use_host
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
 }
 
 # task NAME FORWARD [INPUTS [INIT [TOP]]]: a record; inputs are x and y

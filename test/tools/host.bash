@@ -4,16 +4,31 @@
 # One PyTorch host for all tests of a file, as all programs of a user have one:
 # to start one takes a second.  It is found by its mark in the environment.
 
-# For setup_file.
+# Most files need no more; what a file defines itself comes after and counts.
+setup_file() {
+	share_host
+}
+
+teardown_file() {
+	end_host
+}
+
+# For setup_file.  The mark is not in use yet: what bats starts for a test, its
+# deadline's sleep say, would have it.
 share_host() {
 	unset CA_TORCH_SHARED
-	export CA_TORCH_IDLE=100
-	mark_tests
+	export CA_TORCH_IDLE=100 HOST_MARK=$BATS_ROOT_PID.$RANDOM.$RANDOM
+	own_tmpdir
+}
+
+# For setup.
+use_host() {
+	export CA_TEST_MARK=$HOST_MARK
 }
 
 # For teardown_file: whatever of the file is left is ended.
 end_host() {
-	local _ left
+	local CA_TEST_MARK=$HOST_MARK _ left
 	left=$(marked)
 	# shellcheck disable=SC2086
 	[ -z "$left" ] || kill $left || true
@@ -27,10 +42,8 @@ end_host() {
 	rm -rf "$TMPDIR"
 }
 
-# What is started from here on has a mark, and a place for temporary files.
-mark_tests() {
-	export CA_TEST_MARK=$BATS_ROOT_PID.$RANDOM.$RANDOM
-	# Compilers run as nobody, who cannot get into bats' own directory.
+# Compilers run as nobody, who cannot get into bats' own directory.
+own_tmpdir() {
 	TMPDIR=$(TMPDIR=/tmp mktemp -d -t ca-test.XXXXXX) || return
 	chmod 1777 "$TMPDIR"
 	export TMPDIR

@@ -9,16 +9,6 @@ fix=$BATS_TEST_DIRNAME/../../fixtures/workdirs/cpu
 # shellcheck source=test/tools/host.bash
 . "${BASH_SOURCE[0]%/*}/host.bash"
 
-# Most files share a host between their tests, and their heads are alike: what
-# a file defines itself comes after this and counts.
-setup_file() {
-	share_host
-}
-
-teardown_file() {
-	end_host
-}
-
 setup() {
 	judge_setup
 }
@@ -30,13 +20,13 @@ teardown() {
 judge_setup() {
 	command -v jq >/dev/null || skip 'no jq'
 	cd "$BATS_TEST_TMPDIR" || return
-	[ -n "${CA_TEST_MARK-}" ] || own_hosts
+	if [ -n "${HOST_MARK-}" ]; then use_host; else own_hosts; fi
 }
 
 # For tests that kill hosts, or count processes.
 own_hosts() {
-	export CA_TORCH_SHARED=0
-	mark_tests
+	export CA_TORCH_SHARED=0 CA_TEST_MARK=$BATS_ROOT_PID.$RANDOM.$RANDOM
+	own_tmpdir
 	owner=yes
 }
 

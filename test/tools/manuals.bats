@@ -7,16 +7,9 @@
 load host
 root=$BATS_TEST_DIRNAME/../..
 
-setup_file() {
-	share_host
-}
-
-teardown_file() {
-	end_host
-}
-
 # Jailed programs of another uid look in, which bats' own folder forbids.
 setup() {
+	use_host
 	work=$(TMPDIR=/tmp mktemp -d) && chmod 755 "$work" && cd "$work" || return
 	ln -s "$(realpath "${CA_BIN:-$root/bin}")" bin
 	ln -s "$(realpath "$root/fixtures")" fixtures
