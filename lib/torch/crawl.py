@@ -333,9 +333,10 @@ def stretched(spec, i, axis, was, dims):
     return {**spec, "shape": shape}
 
 
-def ready(piece, device):
-    """The piece as it may become a task, or an exception that says why it may not."""
-    piece = bounded(piece)
+def ready(piece):
+    """The piece as it may become a task, or an exception that says why it may not.  While it
+    is small this is tried on the CPU, where a wrong index is an exception."""
+    piece, device = bounded(piece), torch.device("cpu")
     why = None
     for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
         try:
@@ -471,7 +472,7 @@ class Crawl(Child):
         why, grown = None, 0
         for piece in tries:
             try:
-                piece = ready(piece, self.device)
+                piece = ready(piece)
                 grown += 1
                 piece, took = grower.grow(piece)
                 live.check([piece], self.device)
