@@ -27,6 +27,7 @@ struct compose {
 	int64_t flying[MIX_STACK];
 	int64_t tokens[2];	/* of prompts and completions, as told */
 	int learnt;		/* what the prompt itself shows */
+	int net;		/* started */
 	struct json *body;	/* further members; NULL: none */
 };
 
@@ -85,6 +86,7 @@ int compose_open(struct combine *c, struct err *e)
 	c->llm->answers = o->answers ? o->answers : 10 * c->o.count;
 	if (read_prompt(c, e) || read_body(c, e) || net_start(e))
 		return -1;
+	c->llm->net = 1;
 	c->llm->flight = inflight_open(&chat, o->answer_s, (size_t)o->jobs, e);
 	return c->llm->flight ? 0 : -1;
 }
@@ -93,7 +95,11 @@ void compose_close(struct combine *c)
 {
 	if (!c->llm)
 		return;
-	inflight_close(c->llm->flight);
+	if (c->llm->net && (!c->llm->flight ||
+			    !inflight_count(c->llm->flight))) {
+		inflight_close(c->llm->flight);
+		net_stop();
+	}
 	str_release(&c->llm->prompt);
 	seen_release(&c->llm->graphs);
 	json_free(c->llm->body);

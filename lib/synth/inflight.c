@@ -49,7 +49,7 @@ struct inflight *inflight_open(const struct chat_opts *o, double answer_s,
 
 void inflight_close(struct inflight *f)
 {
-	if (!f || f->count)
+	if (!f)
 		return;
 	for (size_t i = 0; i < f->n; i++) {
 		chat_close(f->slot[i].chat);

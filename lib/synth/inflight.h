@@ -14,7 +14,7 @@ struct inflight;
  * the deadline of one with all its repetitions.  net_start comes first. */
 struct inflight *inflight_open(const struct chat_opts *o, double answer_s,
 			       size_t n, struct err *e);
-/* Those on their way, if any, end with the process: nothing is freed. */
+/* Not while something is on its way: that ends with the process. */
 void inflight_close(struct inflight *f);
 
 /* How many are on their way. */
