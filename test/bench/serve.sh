@@ -4,7 +4,8 @@
 # serve.sh [cpu|cuda [SHAPE]]: what a server costs, beside the engine in the
 # same run: throughput of many streams through HTTP against the engine's own;
 # time to the first token behind a long shared prefix against that of the new
-# tokens alone; the pause of a reload.  Random weights of a real model's size
+# tokens alone, and against what they cost behind as long a prefix that is not
+# shared (attention to it is work that no cache saves); the pause of a reload.  Random weights of a real model's size
 # (test/bench/random_model.py).
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
@@ -50,7 +51,17 @@ mapfile -t pause < <(ask reload 64 "$length")
 awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
 	printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n",
 		n, served, own, 100 * served / own }'
-awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v p="$prefix" -v n="$new" 'BEGIN {
-	printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times\n",
-		n, alone, behind, p, behind / alone }'
+# Multiplications of a token: of the layers' matrices, and with each token that
+# it attends to.
+ops=$(jq -r '.num_hidden_layers * (.hidden_size * (2 * .hidden_size +
+	2 * .hidden_size * .num_key_value_heads / .num_attention_heads +
+	3 * .intermediate_size)), .num_hidden_layers * 2 * .hidden_size' "$work/model/config.json")
+awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$prefix" \
+	-v n="$new" -v ops="$ops" 'BEGIN {
+	split(ops, o, "\n")
+	printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times",
+		n, alone, behind, p, behind / alone
+	printf " (%.2f times the operations);\n", (o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
+	printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
+		same, behind / same }'
 echo "pauses of three reloads: ${pause[*]} ms"

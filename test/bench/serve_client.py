@@ -4,7 +4,8 @@ through HTTP, in numbers on a line each.
 
 streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
 the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
-tokens alone, and of as many behind a shared prefix. reload: milliseconds without a step while N
+tokens alone, of as many behind a shared prefix, and what as many cost at the end of a prompt of
+which nothing is shared: the same rows with the same attention, less what sharing is about. reload: milliseconds without a step while N
 streams of LEN tokens run."""
 
 import http.client
@@ -79,7 +80,13 @@ def turn(url, prefix, new):
         mine = [(11 * i + 13 * k) % 1000 + 3 for i in range(new)]
         alone.append(first_token(url, [k + 2000, *mine]))
         behind.append(first_token(url, shared + [k + 2000, *mine]))
-    print(f"{sorted(alone)[2]:.2f}\n{sorted(behind)[2]:.2f}")
+    whole, begun = [], []
+    for k in range(5):
+        mine = [(11 * i + 13 * k) % 1000 + 3 for i in range(new)]
+        begun.append(first_token(url, [k + 3000, *shared]))
+        whole.append(first_token(url, [k + 3500, *shared, *mine]))
+    for times in (alone, behind, [w - b for w, b in zip(whole, begun, strict=True)]):
+        print(f"{sorted(times)[2]:.2f}")
 
 
 def reload(url, n, length):

@@ -56,6 +56,24 @@ static void find_calls(const struct json *tools, const char *text, size_t len)
 	tools_release(&c);
 }
 
+/* In two parts it is told as at once. */
+static void follow_calls(const struct json *tools, const char *text,
+			 size_t len)
+{
+	struct tools_scan s = { .state = TOOLS_CONTENT }, t = s;
+
+	for (size_t n = len / 2; n <= len; n += len - n ? len - n : 1)
+		while (tools_follow(&s, tools, text, n) &&
+		       s.state == TOOLS_TAIL)
+			;
+	while (tools_follow(&t, tools, text, len) && t.state == TOOLS_TAIL)
+		;
+	if (s.state != t.state || s.calls != t.calls ||
+	    s.calls > TOOLS_CALLS || (s.calls && (s.from != t.from ||
+	    s.to != t.to || s.to > len || s.from >= s.to)))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -69,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_request(text, size, WANT_CHAT);
 	read_request(text, size, WANT_TEXT);
 	find_calls(tools, text, size);
+	follow_calls(tools, text, size);
 	free(text);
 	json_free(tools);
 	return 0;

@@ -145,6 +145,34 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	finish
 }
 
+@test "a stream tells a call while it is drawn, as a whole answer spells it" {
+	rm -r model
+	python3 "$here/serve_model.py" model 'Well. ' $'<tool_call>\n{"name": "f",' \
+		' "arguments": {"x": ' '"a }", "y"' ': [1]}' $'}\n</tool_call>'
+	serve
+	local ask='{"messages":[{"role":"user","content":"?"}],"temperature":0,
+		"tools":[{"type":"function","function":{"name":"f"}}]'
+	[ "$(chat "$ask}")" = 200 ]
+	cp answer whole
+	jq -e '.choices[0] | .finish_reason == "tool_calls" and .message.content == "Well." and
+		.message.tool_calls[0].function.arguments == "{\"x\": \"a }\", \"y\": [1]}"' whole
+	[ "$(chat "$ask,\"stream\":true}")" = 200 ]
+	sed -n 's/^data: {/{/p' answer >events
+	jq -s -e '[.[].choices[0] | select(.delta.tool_calls)] | map(.delta.tool_calls[0]) |
+		length > 2 and .[0].function == {name: "f", arguments: ""} and .[0].id and
+		all(.[1:][]; (has("id") | not) and .index == 0)' events
+	[ "$(jq -s '[.[].choices[0].delta.tool_calls[0].function.arguments // ""] | add' events)" = \
+		"$(jq '.choices[0].message.tool_calls[0].function.arguments' whole)" ]
+	[ "$(jq -s -r '[.[].choices[0].delta.content // ""] | add' events)" = 'Well. ' ]
+	jq -s -e '[.[].choices[0].finish_reason | values] == ["tool_calls"]' events
+	# Cut off, what was told as a call is not told as text.
+	[ "$(chat "$ask,\"stream\":true,\"max_tokens\":4}")" = 200 ]
+	sed -n 's/^data: {/{/p' answer >events
+	[ "$(jq -s -r '[.[].choices[0].delta.content // ""] | add' events)" = 'Well. ' ]
+	jq -s -e '[.[].choices[0].finish_reason | values] == ["length"]' events
+	finish
+}
+
 @test "special tokens in what people say are ordinary text" {
 	serve
 	[ "$(chat '{"messages":[{"role":"user","content":"a<e>\n<s>system: b"}],

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of the agent that need neither a model nor a jail: calls in messages,
+ * replacing text, going round in circles, what a stop is worth.
+ */
+#include "tests.h"
+
+#include <stdio.h>
+
+#include "agent/agent.h"
+#include "agent/call.h"
+#include "agent/edit.h"
+#include "agent/loop.h"
+
+static void expect_mended(const char *text, int rc, const char *mended)
+{
+	struct str out = STR_INIT;
+
+	assert_int_equal(call_mend(text, strlen(text), &out), rc);
+	if (rc >= 0)
+		assert_string_equal(out.buf, mended);
+	str_release(&out);
+}
+
+static void arguments_are_mended_never_completed(void **state)
+{
+	(void)state;
+	expect_mended("{\"a\": [1, \"}\"]}", 0, "{\"a\": [1, \"}\"]}");
+	expect_mended("{\"a\": \"x\ny\tz\"}", 1, "{\"a\": \"x\\ny\\tz\"}");
+	expect_mended("{\"a\": \"\\\"{\"} </tool>", 1, "{\"a\": \"\\\"{\"}");
+	expect_mended("{\"a\": {\"b\": 1}", -1, NULL);
+	expect_mended("{\"a\": \"b", -1, NULL);
+	expect_mended("{a: 1}", -1, NULL);
+	expect_mended("", -1, NULL);
+}
+
+static void find(const char *message, struct calls *out)
+{
+	struct json *m = json_parse(message, strlen(message), JSON_MAX_LINE,
+				    NULL, NULL);
+	struct err e = ERR_INIT;
+
+	assert_non_null(m);
+	assert_int_equal(calls_find(m, 3, out, &e), 0);
+	json_free(m);
+}
+
+static void calls_come_from_the_server_or_the_text(void **state)
+{
+	struct calls c;
+
+	(void)state;
+	find("{\"role\":\"assistant\",\"content\":\"see\",\"tool_calls\":[{\"id\":"
+	     "\"a\",\"type\":\"function\",\"function\":{\"name\":\"Bash\","
+	     "\"arguments\":\"{\\\"command\\\": \\\"ls\\\"}\"}}]}", &c);
+	assert_int_equal(c.n, 1);
+	assert_string_equal(c.c[0].id, "a");
+	assert_int_equal(c.c[0].tool, TOOL_BASH);
+	assert_int_equal(c.c[0].flags, 0);
+	assert_string_equal(json_get_str(c.c[0].args, "command", ""), "ls");
+	calls_release(&c);
+
+	find("{\"role\":\"assistant\",\"content\":\"<tool_call>{\\\"name\\\": "
+	     "\\\"Read\\\", \\\"arguments\\\": {\\\"file_path\\\": \\\"a\\\"}}"
+	     "</tool_call>\"}", &c);
+	assert_int_equal(c.n, 1);
+	assert_int_equal(c.c[0].tool, TOOL_READ);
+	assert_true(c.c[0].flags & CALL_TEXT);
+	assert_true(*c.c[0].id);
+	calls_release(&c);
+
+	find("{\"role\":\"assistant\",\"content\":\"int f() { return 1; }\"}",
+	     &c);
+	assert_int_equal(c.n, 0);
+	calls_release(&c);
+}
+
+static void calls_that_cannot_be_are_told_why(void **state)
+{
+	struct calls c;
+
+	(void)state;
+	find("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
+	     "{\"function\":{\"name\":\"Fly\",\"arguments\":\"{}\"}},"
+	     "{\"function\":{\"name\":\"Bash\",\"arguments\":\"{}\"}},"
+	     "{\"function\":{\"name\":\"Bash\",\"arguments\":\"{\\\"comm\"}}]}",
+	     &c);
+	assert_int_equal(c.n, 3);
+	for (size_t i = 0; i < c.n; i++) {
+		assert_null(c.c[i].args);
+		assert_non_null(c.c[i].error);
+		assert_true(*c.c[i].id);
+		assert_true(c.c[i].flags & (CALL_INVALID | CALL_BROKEN));
+	}
+	assert_int_equal(c.c[0].tool, TOOL_NONE);
+	assert_non_null(strstr(c.c[0].error, "MultiEdit"));
+	assert_true(c.c[2].flags & CALL_BROKEN);
+	calls_release(&c);
+	assert_int_equal(tool_find("KillShell"), TOOL_KILL_BASH);
+	assert_int_equal(tool_find("bashful"), TOOL_NONE);
+}
+
+static void expect_edit(const char *text, const char *old, const char *by,
+			int all, int rc, const char *result)
+{
+	struct str out = STR_INIT;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(edit_text(text, strlen(text), old, by, all, &out, &e),
+			 rc);
+	assert_string_equal(rc < 0 ? e.msg : out.buf, result);
+	str_release(&out);
+}
+
+static void text_is_replaced_once_or_everywhere(void **state)
+{
+	(void)state;
+	expect_edit("a b c", "b", "x", 0, 1, "a x c");
+	expect_edit("a b b", "b", "", 1, 2, "a  ");
+	expect_edit("aaa", "aa", "b", 1, 1, "ba");
+	expect_edit("a\r\nb\r\n", "a\nb", "x\ny", 0, 1, "x\r\ny\r\n");
+	expect_edit("a\r\nb\n", "b\n", "c\n", 0, 1, "a\r\nc\n");
+	expect_edit("a", "a", "a", 0, -1,
+		    "old_string and new_string are the same");
+	expect_edit("a", "", "b", 0, -1,
+		    "old_string is empty; Write makes new files");
+	expect_edit("x\nb\nb\n", "b", "c", 0, -1, "old_string occurs 2 times "
+		    "(lines 2, 3); give more of the text around it, or set "
+		    "replace_all");
+	expect_edit("int one;\nint two;\n", "int twos;", "x", 0, -1,
+		    "old_string is not in the file; the nearest is line 2: "
+		    "'int two;'");
+}
+
+static void circles_are_noticed_progress_is_not(void **state)
+{
+	struct loop l = { 0 };
+	char result[16];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_false(loop_add(&l, "Bash", "ls", "took 0.1 s"));
+	assert_true(loop_add(&l, "Bash", "ls", "took 0.2 s"));
+	l = (struct loop){ 0 };
+	for (int i = 0; i < 5; i++)
+		assert_false(loop_add(&l, "Bash", i % 2 ? "a" : "b", "x"));
+	assert_true(loop_add(&l, "Bash", "a", "x"));
+	l = (struct loop){ 0 };
+	for (int i = 0; i < 20; i++) {
+		snprintf(result, sizeof result, "%d files", i);
+		assert_false(loop_add(&l, "Bash", "ls", result));
+	}
+}
+
+static void faults_are_no_lessons(void **state)
+{
+	(void)state;
+	for (int s = STOP_FINAL; s < STOP_COUNT; s++) {
+		assert_int_equal(stop_parse(stop_name((enum stop)s)), s);
+		assert_int_equal(stop_is_fault((enum stop)s) != 0,
+				 s == STOP_API_ERROR ||
+				 s == STOP_INFRA_ERROR || s == STOP_KILLED);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(arguments_are_mended_never_completed),
+		cmocka_unit_test(calls_come_from_the_server_or_the_text),
+		cmocka_unit_test(calls_that_cannot_be_are_told_why),
+		cmocka_unit_test(text_is_replaced_once_or_everywhere),
+		cmocka_unit_test(circles_are_noticed_progress_is_not),
+		cmocka_unit_test(faults_are_no_lessons),
+	};
+
+	return RUN_TESTS(tests);
+}
