@@ -227,9 +227,11 @@ static void look_for_call(struct tools_scan *s, const char *text, size_t len)
 	size_t lead = blank(text, len), n = strlen(PYTHON);
 	const char *hit;
 
-	if (!s->calls && lead < len && !s->at) {
+	if (!s->calls && !s->at) {
 		size_t left = len - lead;
 
+		if (!left)
+			return;
 		if (!memcmp(text + lead, PYTHON, n < left ? n : left)) {
 			if (left < n)
 				return;

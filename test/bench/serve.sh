@@ -5,7 +5,8 @@
 # same run: throughput of many streams through HTTP against the engine's own;
 # time to the first token behind a long shared prefix against that of the new
 # tokens alone, and against what they cost behind as long a prefix that is not
-# shared (attention to it is work that no cache saves); the pause of a reload.  Random weights of a real model's size
+# shared (attention to it is work that no cache saves); the pause of a reload.
+# Random weights of a real model's size
 # (test/bench/random_model.py).
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
@@ -61,7 +62,8 @@ awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$pre
 	split(ops, o, "\n")
 	printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times",
 		n, alone, behind, p, behind / alone
-	printf " (%.2f times the operations);\n", (o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
+	printf " (%.2f times the operations);\n",
+		(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
 	printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
 		same, behind / same }'
 echo "pauses of three reloads: ${pause[*]} ms"

@@ -5,8 +5,8 @@ through HTTP, in numbers on a line each.
 streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
 the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
 tokens alone, of as many behind a shared prefix, and what as many cost at the end of a prompt of
-which nothing is shared: the same rows with the same attention, less what sharing is about. reload: milliseconds without a step while N
-streams of LEN tokens run."""
+which nothing is shared: the same rows with the same attention, less what sharing is about.
+reload: milliseconds without a step while N streams of LEN tokens run."""
 
 import http.client
 import json

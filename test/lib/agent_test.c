@@ -50,8 +50,8 @@ static void calls_come_from_the_server_or_the_text(void **state)
 	struct calls c;
 
 	(void)state;
-	find("{\"role\":\"assistant\",\"content\":\"see\",\"tool_calls\":[{\"id\":"
-	     "\"a\",\"type\":\"function\",\"function\":{\"name\":\"Bash\","
+	find("{\"role\":\"assistant\",\"content\":\"see\","
+	     "\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"Bash\","
 	     "\"arguments\":\"{\\\"command\\\": \\\"ls\\\"}\"}}]}", &c);
 	assert_int_equal(c.n, 1);
 	assert_string_equal(c.c[0].id, "a");

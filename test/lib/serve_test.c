@@ -114,6 +114,8 @@ static void calls_are_told_while_they_grow(void **state)
 	       "g({})");
 	follow("\n{\"name\": \"g\", \"parameters\": {\"y\": 1}}",
 	       "g({\"y\": 1})");
+	follow("\n\n\n\n\n\n\n\n\n\n\n\n\n{\"name\":\"g\",\"arguments\":{}}",
+	       "g({})");
 	follow("<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>", "!");
 	follow("<tool_call>{\"arguments\":{},\"name\":\"f\"}</tool_call>", "!");
 	follow("<tool_call>[{\"name\":\"f\",\"arguments\":{}}]", "!");
