@@ -6,8 +6,7 @@
 # time to the first token behind a long shared prefix against that of the new
 # tokens alone, and against what they cost behind as long a prefix that is not
 # shared (attention to it is work that no cache saves); the pause of a reload.
-# Random weights of a real model's size
-# (test/bench/random_model.py).
+# Random weights of a real model's size (test/bench/random_model.py).
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=test/setup/lib.sh

@@ -51,7 +51,8 @@ static void calls_come_from_the_server_or_the_text(void **state)
 
 	(void)state;
 	find("{\"role\":\"assistant\",\"content\":\"see\","
-	     "\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"Bash\","
+	     "\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+	     "\"function\":{\"name\":\"Bash\","
 	     "\"arguments\":\"{\\\"command\\\": \\\"ls\\\"}\"}}]}", &c);
 	assert_int_equal(c.n, 1);
 	assert_string_equal(c.c[0].id, "a");
