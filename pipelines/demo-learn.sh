@@ -41,8 +41,9 @@ form='C in kernels/k.c, called as cuda_extension.k(...)'
 echo "Write $form from model_new.py, then ca-verify." | tee "$out/skill/SKILL.md" \
 	>"$out/skill/single-turn.md"
 jq -nc -f "$here/learn/tasks.jq" >"$out/family"
-jq -c 'select(.held) | .task' "$out/family" | head -n 8 >"$out/held"
-jq -c 'select(.held | not) | .task' "$out/family" | head -n "$tasks" >"$out/tasks"
+jq -nc 'limit(8; inputs | select(.held) | .task)' "$out/family" >"$out/held"
+jq -nc --argjson n "$tasks" 'limit($n; inputs | select(.held | not) | .task)' "$out/family" \
+	>"$out/tasks"
 
 for style in fast slow; do
 	[ ! -e "$out/demo.$style" ] || continue

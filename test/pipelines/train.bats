@@ -63,6 +63,12 @@ step() {
 	train -w 1 -V four
 	[ -e run/ppo/val.2/done ] && [ "$(cat run/best/score)" = -1 ]
 	cmp before/actor/model.safetensors run/ppo/w/actor/model.safetensors
+	# As if killed in the rollouts of the second round, three of which were there.
+	rm -r run/ppo/round.1/{trained,used.ndjson,trajectories.ndjson} run/ppo/val.2
+	rm -r "$(find run/ppo/round.1/run -mindepth 1 -maxdepth 1 -type d | head -n 1)"
+	for m in actor critic; do rm -r run/ppo/w/$m && mv run/ppo/w/$m.prev run/ppo/w/$m; done
+	train -w 1 -V four
+	[ "$(step ppo/w/actor)" = 2 ]
 	# One stage alone, on what the others left.
 	rm -r run/vpretrain
 	train -s vpretrain
