@@ -86,6 +86,10 @@ jq -sr -f "$here/learn/table.jq" "$out/results.ndjson" | tee "$out/table.txt"
 jq -sr 'map(select(.variant == "full")) | group_by(.step)[] | map(.reward) as $r |
 	[.[0].step, ($r | add / length), ($r | min), ($r | max)] | @tsv' \
 	"$out/results.ndjson" >"$out/curve.tsv"
-! command -v gnuplot >/dev/null || gnuplot -e "set terminal png; set output '$out/curve.png';
+command -v gnuplot >/dev/null || {
+	echo "demo-learn: no gnuplot, so no plot of $out/curve.tsv" >&2
+	exit 0
+}
+gnuplot -e "set terminal png; set output '$out/curve.png';
 	set xlabel 'updates'; set ylabel 'held-out reward';
 	plot '$out/curve.tsv' using 1:2:3:4 with yerrorlines title 'mean and range of seeds'"
