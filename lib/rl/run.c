@@ -68,6 +68,8 @@ static int record(void *ctx, struct rec *rec, struct err *e)
 
 	if (g->fatal.code)
 		return 0;
+	/* However long it was in coming, others wait only from now on. */
+	comm_does(g->r->comm, COMM_READS);
 	if (ranks_tell(g->r->ranks, rec->line, rec->len, &g->fatal))
 		return 0;
 	/* What goes wrong here ends the run, so it is said once, there. */
@@ -98,6 +100,7 @@ int run_read(struct run *r, int (*take)(void *ctx, struct rec *rec,
 	c.out = "/dev/null";
 	c.quiet |= r->alone;
 	r->code = stage_run(&ops, &c, r->argc, r->argv, r->first);
+	comm_does(r->comm, COMM_READS);
 	ranks_end(r->ranks);
 	if (!g.fatal.code)
 		return 0;
