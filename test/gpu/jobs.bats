@@ -1,0 +1,26 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Judges side by side on one GPU: one clock at a time, nobody foreign.
+
+bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
+fix=$BATS_TEST_DIRNAME/../../fixtures/workdirs/cuda
+
+setup() {
+	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
+		skip "no GPU"
+	command -v jq >/dev/null || skip "no jq"
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "-j keeps order and verdicts, and finds the GPU its own" {
+	timeout 300 "$bin/ca-profile" -v -j 3 --device cuda --quick "$fix/axpby" \
+		"$fix/bad-value" "$fix/slow-axpby" "$fix/axpby-kernel" >out 2>told
+	cat told
+	[ "$(jq -r '[.name, .verify.status] | @tsv' out)" = \
+		$'axpby\tok\nbad-value\twrong_value\nslow-axpby\tok\naxpby-kernel\tok' ]
+	jq -e -s 'map(select(.verify.status == "ok") | .profile |
+		.contended == false and .eager.median_us > 0) | all' out
+	# All of them had begun when the first one was done.
+	grep -m 1 -B 99 'is done' told | grep -q 'record 2: process'
+}
