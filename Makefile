@@ -166,7 +166,7 @@ test-kill: all
 
 # Ten thousand requests by a thousand clients at once: nothing may be lost.
 test-load: all
-	@CA_BIN=$(BIN) test/load/run.sh
+	@CA_BIN=$(BIN) test/load/run.sh && B=$B BIN=$(BIN) test/run.sh load
 
 # A short run of every harness; 77 is "cannot here", said by the script.
 fuzz:

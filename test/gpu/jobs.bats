@@ -14,8 +14,9 @@ setup() {
 }
 
 @test "-j keeps order and verdicts, and finds the GPU its own" {
-	timeout 300 "$bin/ca-profile" -v -j 3 --device cuda --quick "$fix/axpby" \
-		"$fix/bad-value" "$fix/slow-axpby" "$fix/axpby-kernel" >out 2>told
+	"$bin/ca-compile" --device cuda "$fix/axpby" "$fix/bad-value" \
+		"$fix/slow-axpby" "$fix/axpby-kernel" >in
+	timeout 300 "$bin/ca-profile" -v -j 3 --device cuda --quick in >out 2>told
 	cat told
 	[ "$(jq -r '[.name, .verify.status] | @tsv' out)" = \
 		$'axpby\tok\nbad-value\twrong_value\nslow-axpby\tok\naxpby-kernel\tok' ]
