@@ -77,6 +77,7 @@ parts() {
 }
 
 @test "-j judges side by side and keeps the order; a signal ends all of it" {
+	own_hosts
 	local pid status=0
 	"$bin/ca-compile" --device cpu "$fix/bad-hang" "$fix/axpby" \
 		"$fix/bad-value" >in
