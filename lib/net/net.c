@@ -151,8 +151,6 @@ static int set_options(CURL *c, const struct net_request *q,
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
 	curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header);
 	curl_easy_setopt(c, CURLOPT_HEADERDATA, a);
-	/* A large request must not wait for "100 Continue". */
-	curl_easy_setopt(c, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
 	return bad ? -1 : 0;
 }
 
@@ -281,7 +279,9 @@ int net_post(struct net *n, const struct net_request *q, struct net_reply *r,
 	     struct err *e)
 {
 	struct attempt a = { .r = r, .cap = q->limits.cap };
-	struct curl_slist *list = NULL, *more;
+	/* A large request asks for no "100 Continue", which would be taken for
+	 * the answer's first byte. */
+	struct curl_slist *list = curl_slist_append(NULL, "Expect:"), *more;
 	const char *const *h;
 	int rc = -1;
 
@@ -291,6 +291,8 @@ int net_post(struct net *n, const struct net_request *q, struct net_reply *r,
 	r->retry_after = -1;
 	r->text[0] = '\0';
 	a.start = a.moved = now_ns();
+	if (!list)
+		goto out;
 	for (h = q->headers; h && *h; h++) {
 		more = curl_slist_append(list, *h);
 		if (!more)
