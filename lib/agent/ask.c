@@ -52,7 +52,7 @@ static int make_body(struct rollout *r, struct err *e)
 	jw_kstr(&w, "model", o->model);
 	jw_key(&w, "messages");
 	str_addc(&r->body, '[');
-	str_add(&r->body, r->s.messages.buf, r->s.messages.len);
+	state_sent(&r->s, &r->body);
 	str_addc(&r->body, ']');
 	w.comma = 1;
 	if (!o->single_turn) {

@@ -90,7 +90,7 @@ static void atif_steps(struct jw *w, const struct json *t)
 		jw_obj(w);
 		jw_kint(w, "step_id", ++step);
 		jw_kstr(w, "source", agent ? "agent" : role);
-		jw_kstr(w, "message", json_get_str(m, "content", ""));
+		jw_kstr(w, "message", show_said(m));
 		if (agent) {
 			copy(w, "reasoning_content",
 			     json_get(m, "reasoning_content"));
@@ -151,7 +151,7 @@ static void share_answer(struct jw *w, const struct json *m)
 	struct str s = STR_INIT;
 	const struct json *c;
 
-	str_adds(&s, json_get_str(m, "content", ""));
+	str_adds(&s, show_said(m));
 	for (c = json_first(json_get(m, "tool_calls")); c; c = json_next(c)) {
 		const struct json *f = json_get(c, "function");
 		struct jw name;

@@ -33,10 +33,16 @@ struct evaluation {
 	int committed;		/* the call that asked for it has ended */
 };
 
+struct span {
+	size_t from, to;
+};
+
 struct state {
-	struct str messages;	/* JSON, separated by commas */
+	struct str messages;	/* JSON, separated by commas, as recorded */
 	struct str turns;	/* likewise: finished turns */
 	struct str segments;	/* likewise */
+	struct span *unsent;	/* what of messages the model is not sent */
+	size_t nunsent;
 	int turn;		/* of the last answer; 0: none yet */
 	struct calls calls;	/* of that answer */
 	size_t next;		/* the first that has no result */
@@ -88,6 +94,8 @@ struct rollout {
 };
 
 void state_init(struct state *s);
+/* Appends the messages as the model is sent them. */
+void state_sent(const struct state *s, struct str *out);
 void state_release(struct state *s);
 
 /* An event changes the state; ctx is the struct state. */

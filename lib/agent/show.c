@@ -119,6 +119,11 @@ static void show_head(struct show *s, int n)
 		title(s, RED, json_get_str(t, "cut", ""));
 }
 
+const char *show_said(const struct json *m)
+{
+	return json_get_str(m, "sent", json_get_str(m, "content", ""));
+}
+
 static void show_assistant(struct show *s, const struct json *m, int n)
 {
 	const struct json *c;
@@ -131,7 +136,7 @@ static void show_assistant(struct show *s, const struct json *m, int n)
 		block(s, think, "  ~ ");
 		paint(s, PLAIN);
 	}
-	block(s, json_get_str(m, "content", ""), "");
+	block(s, show_said(m), "");
 	for (c = json_first(json_get(m, "tool_calls")); c; c = json_next(c))
 		show_call(s, c);
 }

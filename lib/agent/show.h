@@ -13,6 +13,9 @@
 void show_trajectory(const struct json *t, int color, int all,
 		     struct str *out);
 
+/* The text of a message, calls that had to be text among it. */
+const char *show_said(const struct json *m);
+
 enum export_format { EXPORT_ATIF, EXPORT_SHAREGPT };
 
 /*

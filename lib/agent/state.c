@@ -57,6 +57,7 @@ void state_release(struct state *s)
 	str_release(&s->messages);
 	str_release(&s->turns);
 	str_release(&s->segments);
+	free(s->unsent);
 	str_release(&s->head);
 	str_release(&s->results);
 	str_release(&s->deferred);
@@ -91,6 +92,17 @@ static void add_message(struct state *s, const char *role, const char *id,
 		jw_kstr(&w, "tool_call_id", id);
 	jw_kstr(&w, "content", text);
 	jw_end_obj(&w);
+}
+
+void state_sent(const struct state *s, struct str *out)
+{
+	const char *text = s->messages.buf;
+	size_t at = 0, i;
+
+	for (i = 0; i < s->nunsent; at = s->unsent[i++].to)
+		str_add(out, text + at, s->unsent[i].from - at);
+	if (text)
+		str_add(out, text + at, s->messages.len - at);
 }
 
 static void apply_begin(struct state *s, const struct json *ev)
@@ -133,24 +145,48 @@ static void write_calls(struct jw *w, const struct calls *c)
 	jw_end_arr(w);
 }
 
-static void write_content(struct jw *w, const struct json *content,
-			  const struct calls *c)
+/* From here to the end of the list is for the record alone. */
+static void keep_back(struct state *s, size_t from)
 {
-	struct str s = STR_INIT;
-	size_t i;
+	struct span *more = realloc(s->unsent, (s->nunsent + 1) *
+				    sizeof(*more));
 
-	str_adds(&s, json_str(content, ""));
+	if (!more) {
+		s->messages.failed = 1;
+		return;
+	}
+	s->unsent = more;
+	more[s->nunsent++] = (struct span){ from, s->messages.len };
+}
+
+/* What the model wrote, and as `sent` what it is sent instead where a call has
+ * to go back as text. */
+static void write_content(struct state *s, struct jw *w,
+			  const struct json *content)
+{
+	const char *text = json_str(content, "");
+	const struct calls *c = &s->calls;
+	struct str sent = STR_INIT;
+	size_t i, from;
+
+	str_adds(&sent, text);
 	for (i = 0; i < c->n; i++)
 		if ((c->c[i].flags & (CALL_BROKEN | CALL_TEXT)) == CALL_BROKEN)
-			str_addf(&s, "%s<tool_call>\n%s %s\n</tool_call>",
-				 s.len ? "\n" : "", c->c[i].name,
+			str_addf(&sent, "%s<tool_call>\n%s %s\n</tool_call>",
+				 sent.len ? "\n" : "", c->c[i].name,
 				 c->c[i].raw ? c->c[i].raw : "");
 	jw_key(w, "content");
-	if (!s.len && json_type(content) != JSON_STRING)
-		jw_null(w);
+	from = s->messages.len;
+	if (json_type(content) == JSON_STRING)
+		jw_str(w, text);
 	else
-		jw_strn(w, s.buf ? s.buf : "", s.len);
-	str_release(&s);
+		jw_null(w);
+	if (sent.len > strlen(text)) {
+		jw_key(w, "sent");
+		keep_back(s, from);
+		jw_strn(w, sent.buf, sent.len);
+	}
+	str_release(&sent);
 }
 
 /* The answer as it goes into the history: members that we do not know, as a
@@ -162,12 +198,13 @@ static void add_answer(struct state *s, const struct json *got)
 
 	jw_obj(&w);
 	jw_kstr(&w, "role", "assistant");
-	write_content(&w, json_get(got, "content"), &s->calls);
+	write_content(s, &w, json_get(got, "content"));
 	for (m = json_first(got); m; m = json_next(m)) {
 		const char *k = json_key(m);
 
 		if (!strcmp(k, "role") || !strcmp(k, "content") ||
-		    !strcmp(k, "tool_calls") || json_type(m) == JSON_NULL)
+		    !strcmp(k, "tool_calls") || !strcmp(k, "sent") ||
+		    json_type(m) == JSON_NULL)
 			continue;
 		jw_key(&w, k);
 		jw_node(&w, m);

@@ -103,8 +103,14 @@ http() {
 @test "arguments that break off are never executed" {
 	script "$(jq -cn '{calls: [{name: "Write", args: "{\"file_path\":\"/work/a\",\"content\":\"x"}]}')" \
 		"$(tool Bash '{"command":"ls /work"}')" "$done_turn"
-	agent
+	agent --model-cmd "tee requests | python3 '$endpoint' --stdio script"
 	stopped final
+	# The record has what the model wrote, and apart from it what it was sent.
+	jq -e '.messages[2] | .content == null and .tool_calls == null and
+		(.sent | startswith("<tool_call>\nWrite {"))' out
+	jq -c '.messages[2] | .content = .sent | del(.sent)' out >told
+	jq -c '.messages[2] // empty' requests | tail -n 1 | cmp - told
+	"$bin/ca-agent" --show out | grep -q '^Write {"file_path"'
 	result 1 >listing
 	[ "$(grep -c '^a$' listing)" = 0 ]
 	jq -r '.messages[] | select(.role == "user") | .content' out | grep -q 'not valid JSON'
