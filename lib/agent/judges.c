@@ -22,6 +22,7 @@
 
 struct request {
 	int who;		/* -1: nobody waits any more */
+	uint32_t n;		/* its number there */
 	int tries;
 	enum ask stage;
 	char *line;		/* with LF */
@@ -152,21 +153,23 @@ static enum ask stage_of(const char *line, size_t len)
 	return ask_parse(word);
 }
 
-int judges_ask(struct judges *s, int who, const char *line, size_t len)
+int judges_ask(struct judges *s, int who, const struct wire_msg *m)
 {
 	struct request *q = calloc(1, sizeof(*q));
 
+	judges_forget(s, who);
 	if (q)
-		q->line = malloc(len + 1);
+		q->line = malloc(m->len + 1);
 	if (!q || !q->line) {
 		free(q);
 		return -1;
 	}
-	memcpy(q->line, line, len);
-	q->line[len] = '\n';
-	q->len = len + 1;
+	memcpy(q->line, m->p, m->len);
+	q->line[m->len] = '\n';
+	q->len = m->len + 1;
 	q->who = who;
-	q->stage = stage_of(line, len);
+	q->n = m->n;
+	q->stage = stage_of(m->p, m->len);
 	*s->tail = q;
 	s->tail = &q->next;
 	judges_run(s);
@@ -210,7 +213,7 @@ static void refuse(struct judges *s, struct request *q, const char *why)
 
 	rec_error(&line, NULL, 0, 0, why);
 	if (q->who >= 0 && line.buf)
-		s->o.answer(s->o.ctx, q->who, line.buf, line.len);
+		s->o.answer(s->o.ctx, q->who, q->n, line.buf, line.len);
 	str_release(&line);
 	free_request(q);
 }
@@ -305,7 +308,7 @@ static void hear(struct judges *s, struct judge_proc *p)
 			continue;
 		p->now = NULL;
 		if (q && q->who >= 0)
-			s->o.answer(s->o.ctx, q->who, p->in.buf,
+			s->o.answer(s->o.ctx, q->who, q->n, p->in.buf,
 				    (size_t)(nl - p->in.buf));
 		free_request(q);
 		str_reset(&p->in);

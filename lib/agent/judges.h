@@ -18,17 +18,19 @@ struct judges_opts {
 	const struct opt_list *commands;	/* empty: our own program */
 	const char *const *own;		/* its argv for that */
 	double seconds;			/* that a verdict may take */
-	/* An answer for `who`; a record's line without LF, or an error
-	 * record. */
-	void (*answer)(void *ctx, int who, const char *line, size_t len);
+	/* The answer to question n of `who`: a record's line without LF, or
+	 * an error record. */
+	void (*answer)(void *ctx, int who, uint32_t n, const char *line,
+		       size_t len);
 	void *ctx;
 };
 
 struct judges *judges_open(const struct judges_opts *o, struct err *e);
 void judges_close(struct judges *j);
 
-/* Queues a request (a record's line without LF, copied).  -1 without memory. */
-int judges_ask(struct judges *j, int who, const char *line, size_t len);
+/* Queues a request (a record's line without LF, copied).  Who asks again waits
+ * no more for what was asked before.  -1 without memory. */
+int judges_ask(struct judges *j, int who, const struct wire_msg *m);
 /* Nobody waits for the answer any more. */
 void judges_forget(struct judges *j, int who);
 

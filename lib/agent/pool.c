@@ -76,12 +76,13 @@ static void raise_limit(size_t n)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
-static void give_answer(void *ctx, int who, const char *line, size_t len)
+static void give_answer(void *ctx, int who, uint32_t n, const char *line,
+			size_t len)
 {
 	struct pool *p = ctx;
 	struct child *c = &p->child[who];
 
-	wire_put(&c->out, line, len);
+	wire_put(&c->out, n, line, len);
 }
 
 /* In the child: nothing of the parent's but its own socket. */
@@ -294,8 +295,7 @@ static void reap_child(struct pool *p, struct child *c)
 /* Its questions, and the answers that wait for it. */
 static void talk(struct pool *p, struct child *c)
 {
-	size_t len;
-	char *msg;
+	struct wire_msg m;
 	int rc;
 
 	while (c->out.len) {
@@ -309,11 +309,11 @@ static void talk(struct pool *p, struct child *c)
 		if (!c->out.len)
 			str_release(&c->out);
 	}
-	rc = wire_read(c->sock, &c->in, &msg, &len);
+	rc = wire_read(c->sock, &c->in, &m);
 	while (rc > 0) {
-		judges_ask(p->judges, (int)(c - p->child), msg, len);
+		judges_ask(p->judges, (int)(c - p->child), &m);
 		wire_drop(&c->in);
-		rc = wire_next(&c->in, &msg, &len);
+		rc = wire_next(&c->in, &m);
 	}
 }
 

@@ -37,7 +37,9 @@ struct tries {
 	struct client client[CLIENTS];
 	struct client *current;	/* whose request is with the judge */
 	int waiting;		/* an answer is due */
+	uint32_t n;		/* the question's number */
 	enum ask stage;
+	char id[REC_ID_LEN + 2];	/* its candidate's, in quotes */
 	int64_t sent;
 	struct str in;
 	struct str notes;	/* what the last snapshot left out */
@@ -201,6 +203,16 @@ static int needs_clock(enum ask s)
 	       s == ASK_REWARD;
 }
 
+/* As it stands in the line; "" when it is no candidate's. */
+static void id_of(const struct rec *r, char id[REC_ID_LEN + 2])
+{
+	size_t len;
+	const char *text = rec_text(r, "id", &len);
+
+	snprintf(id, REC_ID_LEN + 2, "%.*s", text && len == REC_ID_LEN + 1 ?
+		 (int)len : 0, text ? text : "");
+}
+
 /* Sends it on its way; the answer comes to `take`. */
 static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 {
@@ -209,14 +221,15 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 	int stops = t->shells && needs_clock(s), rc, n;
 
 	n = snprintf(text, sizeof(text), "{\"stage\":\"%s\"}", ask_name(s));
-	rc = rec_set(r, "ask", text, (size_t)n) || rec_write(r, &line);
+	rc = rec_true_ids(r) || rec_set(r, "ask", text, (size_t)n) ||
+	     rec_write(r, &line);
 	if (rc)
 		err_set(e, CA_DATAERR, "the candidate is too large");
 	/* Before the judge knows of it: its clock may start at once. */
 	if (stops)
 		shells_freeze(t->shells);
 	if (!rc)
-		rc = wire_send(t->o.judge, line.buf, line.len, e);
+		rc = wire_send(t->o.judge, ++t->n, line.buf, line.len, e);
 	str_release(&line);
 	if (rc) {
 		if (stops)
@@ -225,6 +238,7 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 	}
 	t->waiting = 1;
 	t->stage = s;
+	id_of(r, t->id);
 	t->sent = now_ns();
 	if (t->o.asked)
 		t->o.asked(t->o.ctx, s);
@@ -304,6 +318,18 @@ static void answer_client(struct tries *t, struct rec *r)
 	settle(t);
 }
 
+/* Whether this is what was asked for.  A judge that writes more or less than a
+ * line for each that it reads is soon at another question. */
+static int is_answer(const struct tries *t, const struct rec *r)
+{
+	const char *stage = json_get_str(rec_get(r, "ask"), "stage", NULL);
+	char id[REC_ID_LEN + 2];
+
+	id_of(r, id);
+	return !strcmp(id, t->id) &&
+	       (!stage || !strcmp(stage, ask_name(t->stage)));
+}
+
 /* An answer of the judge, or {"kind":"error"}. */
 static void take(struct tries *t, const char *msg, size_t len)
 {
@@ -318,6 +344,8 @@ static void take(struct tries *t, const char *msg, size_t len)
 		fail(t, e.msg);
 	} else if (r->kind != REC_CANDIDATE) {
 		fail(t, json_str(rec_get(r, "message"), "the judge failed"));
+	} else if (!is_answer(t, r)) {
+		fail(t, "the judge answered another question");
 	} else if (t->into) {
 		t->done = rec_refresh(r, &e) ? -1 : 1;
 		settle(t);
@@ -329,14 +357,18 @@ static void take(struct tries *t, const char *msg, size_t len)
 
 static void hear_judge(struct tries *t)
 {
-	size_t len;
-	char *msg;
-	int rc = wire_read(t->o.judge, &t->in, &msg, &len);
+	struct wire_msg m;
+	int rc = wire_read(t->o.judge, &t->in, &m);
 
+	/* What came too late for a question before this one. */
+	while (rc > 0 && m.n != t->n) {
+		wire_drop(&t->in);
+		rc = wire_next(&t->in, &m);
+	}
 	if (rc < 0) {
 		fail(t, "the judge is gone");
 	} else if (rc > 0) {
-		take(t, msg, len);
+		take(t, m.p, m.len);
 		wire_drop(&t->in);
 	} else if (now_ns() - t->sent > (int64_t)(t->o.judge_s * 1e9)) {
 		fail(t, "the judge did not answer in time");

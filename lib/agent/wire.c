@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages with a length in front.
+ * Messages with a length and a number in front.
  */
 #include "agent/wire.h"
 
@@ -11,6 +11,10 @@
 #include <sys/socket.h>
 
 #include "base/io.h"
+
+struct head {
+	uint32_t len, n;
+};
 
 static const char *const stages[ASK_COUNT] = {
 	"compile", "verify", "profile", "reference", "reward"
@@ -31,44 +35,43 @@ enum ask ask_parse(const char *name)
 	return ASK_NONE;
 }
 
-int wire_send(int fd, const void *p, size_t len, struct err *e)
+int wire_send(int fd, uint32_t n, const void *p, size_t len, struct err *e)
 {
-	uint32_t n = (uint32_t)len;
+	struct head h = { (uint32_t)len, n };
 
 	if (len > WIRE_MAX)
 		return err_set(e, CA_DATAERR, "the message is too long");
-	if (write_full(fd, &n, sizeof(n), e) || write_full(fd, p, len, e))
+	if (write_full(fd, &h, sizeof(h), e) || write_full(fd, p, len, e))
 		return -1;
 	return 0;
 }
 
-int wire_put(struct str *out, const void *p, size_t len)
+int wire_put(struct str *out, uint32_t n, const void *p, size_t len)
 {
-	uint32_t n = (uint32_t)len;
+	struct head h = { (uint32_t)len, n };
 
 	if (len > WIRE_MAX)
 		return -1;
-	str_add(out, &n, sizeof(n));
+	str_add(out, &h, sizeof(h));
 	return str_add(out, p, len);
 }
 
-int wire_next(struct str *in, char **msg, size_t *len)
+int wire_next(struct str *in, struct wire_msg *m)
 {
-	uint32_t n;
+	struct head h;
 
-	if (in->len < sizeof(n))
+	if (in->len < sizeof(h))
 		return 0;
-	memcpy(&n, in->buf, sizeof(n));
-	if (n > WIRE_MAX)
+	memcpy(&h, in->buf, sizeof(h));
+	if (h.len > WIRE_MAX)
 		return -1;
-	if (in->len < sizeof(n) + n)
+	if (in->len < sizeof(h) + h.len)
 		return 0;
-	*msg = in->buf + sizeof(n);
-	*len = n;
+	*m = (struct wire_msg){ h.n, in->buf + sizeof(h), h.len };
 	return 1;
 }
 
-int wire_read(int fd, struct str *in, char **msg, size_t *len)
+int wire_read(int fd, struct str *in, struct wire_msg *m)
 {
 	char buf[65536];
 	ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
@@ -77,16 +80,16 @@ int wire_read(int fd, struct str *in, char **msg, size_t *len)
 		return -1;
 	if (n > 0 && str_add(in, buf, (size_t)n))
 		return -1;
-	return wire_next(in, msg, len);
+	return wire_next(in, m);
 }
 
 void wire_drop(struct str *in)
 {
-	uint32_t n;
+	struct head h;
 	size_t all;
 
-	memcpy(&n, in->buf, sizeof(n));
-	all = sizeof(n) + n;
+	memcpy(&h, in->buf, sizeof(h));
+	all = sizeof(h) + h.len;
 	if (in->len > all) {
 		memmove(in->buf, in->buf + all, in->len - all);
 		in->len -= all;

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parts of the agent that need neither a model nor a jail: calls in messages,
- * replacing text, going round in circles, what a stop is worth.
+ * replacing text, going round in circles, what a stop is worth, whose a
+ * verdict is.
  */
 #include "tests.h"
 
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/call.h"
 #include "agent/edit.h"
+#include "agent/judges.h"
 #include "agent/loop.h"
+#include "agent/try.h"
+#include "base/io.h"
 
 static void expect_mended(const char *text, int rc, const char *mended)
 {
@@ -164,6 +170,123 @@ static void faults_are_no_lessons(void **state)
 	}
 }
 
+/* A candidate, as a judge would hand it back. */
+static const char *verdict(char id, const char *status)
+{
+	static char line[256];
+	char all[33] = "";
+
+	memset(all, id, 32);
+	snprintf(line, sizeof(line), "{\"kind\":\"candidate\",\"v\":1,"
+		 "\"id\":\"%s\",\"verify\":{\"status\":\"%s\"}}", all,
+		 status);
+	return line;
+}
+
+static void send_verdict(int fd, uint32_t n, char id, const char *status)
+{
+	const char *line = verdict(id, status);
+
+	assert_int_equal(wire_send(fd, n, line, strlen(line), NULL), 0);
+}
+
+/* The number of the question that came. */
+static uint32_t hear_question(int fd, struct str *in)
+{
+	struct wire_msg m;
+
+	assert_int_equal(wire_read(fd, in, &m), 1);
+	wire_drop(in);
+	return m.n;
+}
+
+/* Asks about candidate "aaa…": the verdict, or why there is none. */
+static const char *ask(struct tries *t, struct rec *r, struct err *e)
+{
+	const char *line = verdict('a', "asked");
+	size_t at;
+
+	rec_reset(r);
+	*e = (struct err)ERR_INIT;
+	assert_int_equal(rec_parse(r, line, strlen(line), &at, e), 0);
+	if (tries_judge(t, ASK_VERIFY, r, e))
+		return e->msg;
+	return json_str(json_path(r->root, "verify.status"), "none");
+}
+
+static void a_late_verdict_is_of_no_other_question(void **state)
+{
+	char path[64];
+	struct tries_opts o = { .socket = path, .judge_s = 0.05 };
+	struct err e = ERR_INIT;
+	struct str in = STR_INIT;
+	struct tries *t;
+	struct rec r;
+	uint32_t n;
+	int s[2];
+
+	(void)state;
+	rec_init(&r);
+	snprintf(path, sizeof(path), "/tmp/agent_test.%d", (int)getpid());
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
+	o.judge = s[1];
+	t = tries_open(&o, &e);
+	assert_non_null(t);
+	assert_string_equal(ask(t, &r, &e),
+			    "the judge did not answer in time");
+	n = hear_question(s[0], &in);
+	send_verdict(s[0], n, 'a', "late");
+	send_verdict(s[0], n + 1, 'a', "ok");
+	assert_string_equal(ask(t, &r, &e), "ok");
+	assert_int_equal(hear_question(s[0], &in), n + 1);
+	send_verdict(s[0], n + 2, 'b', "ok");
+	assert_string_equal(ask(t, &r, &e),
+			    "the judge answered another question");
+	tries_close(t);
+	rec_release(&r);
+	str_release(&in);
+	close(s[0]);
+	close(s[1]);
+}
+
+static void count_answer(void *ctx, int who, uint32_t n, const char *line,
+			 size_t len)
+{
+	uint32_t *got = ctx;
+
+	assert_int_equal(who, 7);
+	assert_int_equal(len, 2);
+	assert_memory_equal(line, "{}", 2);
+	got[0]++;
+	got[1] = n;
+}
+
+static void who_asks_again_waits_for_that_alone(void **state)
+{
+	const char *command[] = { "cat" };
+	const struct opt_list list = { .item = command, .n = 1 };
+	uint32_t got[2] = { 0, 0 };
+	struct judges_opts o = { .commands = &list, .seconds = 60,
+				 .answer = count_answer, .ctx = got };
+	struct wire_msg m = { .p = (char[]){ "{}" }, .len = 2 };
+	int64_t end = deadline_in(60);
+	struct err e = ERR_INIT;
+	struct judges *j = judges_open(&o, &e);
+	struct pollfd p[2];
+
+	(void)state;
+	assert_non_null(j);
+	for (m.n = 1; m.n <= 3; m.n++)
+		assert_int_equal(judges_ask(j, 7, &m), 0);
+	while (!got[0] && now_ns() < end) {
+		poll(p, judges_fds(j, p, 2), 100);
+		judges_run(j);
+	}
+	assert_int_equal(got[0], 1);
+	assert_int_equal(got[1], 3);
+	judges_close(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +296,8 @@ int main(void)
 		cmocka_unit_test(text_is_replaced_once_or_everywhere),
 		cmocka_unit_test(circles_are_noticed_progress_is_not),
 		cmocka_unit_test(faults_are_no_lessons),
+		cmocka_unit_test(a_late_verdict_is_of_no_other_question),
+		cmocka_unit_test(who_asks_again_waits_for_that_alone),
 	};
 
 	return RUN_TESTS(tests);

@@ -185,10 +185,11 @@ judge_by_name() {
 	END
 }
 
+put() { # text: a turn that writes model_new.py
+	tool Write "{\"file_path\":\"/work/model_new.py\",\"content\":\"$1\"}"
+}
+
 @test "training rewards the last files, --eval the best candidate as well" {
-	put() {
-		tool Write "{\"file_path\":\"/work/model_new.py\",\"content\":\"$1\"}"
-	}
 	judge_by_name
 	script "$(put 2)" "$(sh_turn ca-profile)" "$(put 5)" "$(sh_turn ca-profile)" \
 		"$(put 0.5)" "$(sh_turn ca-profile)" "$(put 9)" "$(sh_turn ca-verify)" \
@@ -216,6 +217,52 @@ judge_by_name() {
 	script "$(put lost)" "$(sh_turn ca-verify)" "$done_turn"
 	agent
 	jq -e '.outcome | .reward == null and .final.reward == null and .trainable == false' out
+}
+
+@test "a verdict that comes too late is none on what is asked next" {
+	# Whoever would bring the first one stands still until the rollout has
+	# given it up and asked again.
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			if [ ! -e late ]; then
+				kill -STOP $PPID
+				for _ in $(seq 600); do
+					[ "$(cat run/*/log.ndjson | grep -c '"e":"try"')" -lt 2 ] || break
+					sleep 0.1
+				done
+			fi
+			jq -c '.verify = {status: "ok"} | .reward = {value: 1}' <<<"$line"
+			[ -e late ] || kill -CONT $PPID
+			touch late
+		done
+	END
+	script "$(put 1)" "$(sh_turn ca-verify)" "$(put 2)" "$(sh_turn ca-verify)" "$done_turn"
+	# A slow machine may be late for the others as well.
+	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" --skill skill -d cpu \
+		--judge 'exec ./judge' --judge-timeout 2s --dir run tasks >out || [ $? = 75 ]
+	[[ $(result 1) = *'error: the judge did not answer in time'* ]]
+	jq -c '[.evaluations[].candidate.files["model_new.py"]]' out
+	jq -e 'all(.evaluations[]; .candidate.files["model_new.py"] == "2")' out
+}
+
+@test "a verdict on something else is none" {
+	# It lags: from the second question on it answers the one before.
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			jq -c '.verify = {status: "ok"}' <<<"${last:-$line}"
+			last=$line
+		done
+	END
+	script "$(put 1)" "$(sh_turn ca-verify)" "$(put 2)" "$(sh_turn ca-verify)" "$done_turn"
+	run agent
+	[ "$status" = 75 ]
+	[[ $(result 1) = *'ok (all'* ]]
+	[[ $(result 3) = *'error: the judge answered another question'* ]]
+	stopped infra_error
+	jq -e '.outcome.why == "the judge answered another question" and
+		[.evaluations[].candidate.files["model_new.py"]] == ["1"]' out
 }
 
 @test "circles are noticed" {
