@@ -102,7 +102,7 @@ static void plan_step(struct engine *g)
 {
 	const struct nn_config *c = &g->m.cfg;
 	size_t e = gpu_type_size(gpu_act(g->g)), n = out_rows(g);
-	size_t kv = (size_t)(c->kv_heads * c->head_dim), width, matrix;
+	size_t kv = (size_t)(c->kv_heads * c->head_dim);
 	size_t cached = (size_t)pages_for((int)g->o.cache) * GPU_PAGE *
 			(size_t)c->layers * kv;
 	struct gpu_plan *p = &g->plan;
@@ -117,8 +117,7 @@ static void plan_step(struct engine *g)
 	gpu_plan_add(p, "step", &g->out_lp, n, 4);
 	gpu_plan_add(p, "step", &g->out_lse, n, 4);
 	gpu_plan_add(p, "step", &g->ints, ints_of(g), 4);
-	gpu_plan_add(p, "step", &g->floats, 4 * n, 4);
-	nn_model_extent(&g->m, &width, &matrix);
+	gpu_plan_add(p, "step", &g->floats, DRAW_ARRAYS * n, 4);
 	gpu_plan_add(p, "work space", &g->work,
 		     gpu_is_cpu(g->g) ? 1 : gpu_work_size(g->g, 1, 1, 1), 1);
 }

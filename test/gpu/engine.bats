@@ -42,6 +42,20 @@ setup() {
 	cmp a b
 }
 
+@test "top_k cuts what is drawn, of many sequences too" {
+	python3 "$here/../tools/serve_model.py" model
+	for n in {1..150}; do
+		echo "{\"kind\":\"prompt\",\"v\":1,\"text\":\"the in $n\",\"ignore_eos\":true}"
+	done >in
+	for flags in '--temperature 0' '--temperature 1 --top-k 1'; do
+		# shellcheck disable=SC2086
+		"$bin/ca-serve" --generate --model model --device cuda --dtype bf16 --exact \
+			-j 150 --max-tokens 30 --no-prov $flags in |
+			jq -c .completion.tokens >"${flags: -1}"
+	done
+	cmp 0 1
+}
+
 @test "with --exact a training step finds what ca-serve served, bit for bit" {
 	need_models
 	"$py" "$here/../models/make.py" .
