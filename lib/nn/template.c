@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "nn/template.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,6 @@
 #include "base/io.h"
 #include "base/path.h"
 #include "jinja/jinja.h"
-#include "rec/reader.h"
 
 #define TEMPLATE_MAX ((size_t)1 << 20)
 #define RENDER_SECONDS 30
@@ -27,7 +27,6 @@ struct tmpl {
 	pthread_mutex_t lock;		/* of what follows */
 	pid_t pid;
 	int fd;				/* -1: it was not needed yet */
-	struct reader in;
 };
 
 /* A member that is a text, or {"content": text} as for special tokens. */
@@ -140,32 +139,76 @@ static int start(struct tmpl *c, struct err *e)
 		close(fd[0]);
 		return -1;
 	}
-	setsockopt(fd[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	setsockopt(fd[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	c->fd = fd[0];
-	reader_init(&c->in, c->fd, -1);
 	return 0;
 }
 
 /* Ends Python; the next request starts it again. */
-static void leave(struct tmpl *c)
+static void leave(struct tmpl *c, double seconds)
 {
 	if (c->fd < 0)
 		return;
 	close(c->fd);
 	c->fd = -1;
-	child_finish(c->pid, deadline_in(LEAVE_SECONDS), NULL);
-	reader_release(&c->in);
+	child_finish(c->pid, deadline_in(seconds), NULL);
+}
+
+/* What became of a request. */
+enum said {
+	SAID,
+	SAID_NOT,		/* the renderer is gone; another may answer */
+	SAID_LATE		/* it hangs, or says too much */
+};
+
+/* A renderer that is gone is no SIGPIPE here. */
+static enum said send_line(struct tmpl *c, const struct str *s)
+{
+	size_t at = 0;
+	ssize_t n;
+
+	while (at < s->len) {
+		n = send(c->fd, s->buf + at, s->len - at, MSG_NOSIGNAL);
+		if (n >= 0)
+			at += (size_t)n;
+		else if (errno == EAGAIN)
+			return SAID_LATE;
+		else if (errno != EINTR)
+			return SAID_NOT;
+	}
+	return SAID;
+}
+
+/* A signal to this process ends no answer that somebody waits for. */
+static enum said receive_line(struct tmpl *c, struct str *s)
+{
+	int64_t end = deadline_in(RENDER_SECONDS);
+	char buf[16384];
+	ssize_t n;
+
+	while (!s->len || s->buf[s->len - 1] != '\n') {
+		if (wait_readable(c->fd, end, NULL) <= 0)
+			return SAID_LATE;
+		n = recv(c->fd, buf, sizeof buf, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return SAID_NOT;
+		if (str_add(s, buf, (size_t)n))
+			return SAID_LATE;
+	}
+	return SAID;
 }
 
 static int say_hello(struct tmpl *c, struct err *e)
 {
 	if (start(c, e))
 		return -1;
-	if (!write_full(c->fd, c->hello.buf, c->hello.len, e))
+	if (send_line(c, &c->hello) == SAID)
 		return 0;
-	leave(c);
-	return err_wrap(e, "chat template");
+	leave(c, 0);
+	return err_set(e, CA_UNAVAILABLE, "chat template: its renderer does "
+		       "not start");
 }
 
 int tmpl_open(const char *dir, struct tmpl **out, struct err *e)
@@ -196,7 +239,7 @@ void tmpl_close(struct tmpl *c)
 {
 	if (!c)
 		return;
-	leave(c);
+	leave(c, LEAVE_SECONDS);
 	pthread_mutex_destroy(&c->lock);
 	jinja_free(c->own);
 	str_release(&c->hello);
@@ -205,27 +248,51 @@ void tmpl_close(struct tmpl *c)
 	free(c);
 }
 
-/* Sends a line, takes the answer's tree; NULL on failure. */
+/* Sends a line and takes the answer's.  A renderer that failed is ended: what
+ * it says late would be taken for the next request's answer. */
+static enum said exchange(struct tmpl *c, const struct str *line,
+			  struct str *answer)
+{
+	enum said how = send_line(c, line);
+
+	if (how == SAID)
+		how = receive_line(c, answer);
+	if (how != SAID)
+		leave(c, 0);
+	return how;
+}
+
+/* With the lock.  One that has died since its last answer is replaced. */
+static int ask_again(struct tmpl *c, const struct str *line,
+		     struct str *answer, struct err *e)
+{
+	enum said how = SAID_NOT;
+
+	for (int i = 0; i < 2 && how == SAID_NOT; i++) {
+		str_reset(answer);
+		if (c->fd < 0 && say_hello(c, e))
+			return -1;
+		how = exchange(c, line, answer);
+	}
+	return how == SAID ? 0 :
+	       err_set(e, CA_UNAVAILABLE, "chat template: its renderer %s",
+		       how == SAID_NOT ? "died" : "does not answer");
+}
+
+/* The answer's tree; NULL on failure. */
 static struct json *ask(struct tmpl *c, const struct str *line, struct err *e)
 {
+	struct str answer = { .cap = JSON_MAX_LINE };
 	struct json *j = NULL;
-	char *answer;
-	size_t len;
+	int rc;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->fd < 0 && say_hello(c, e)) {
-		;
-	} else if (write_full(c->fd, line->buf, line->len, e)) {
-		err_wrap(e, "chat template");
-		leave(c);
-	} else if (reader_next(&c->in, &answer, &len, e) != LINE_OK) {
-		err_set(e, CA_UNAVAILABLE, "chat template: its renderer does "
-			"not answer");
-		leave(c);
-	} else {
-		j = json_parse(answer, len, JSON_MAX_LINE, NULL, e);
-	}
+	rc = ask_again(c, line, &answer, e);
 	pthread_mutex_unlock(&c->lock);
+	if (!rc)
+		j = json_parse(answer.buf, answer.len, JSON_MAX_LINE, NULL,
+			       e);
+	str_release(&answer);
 	return j;
 }
 

@@ -173,6 +173,19 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	finish
 }
 
+@test "a renderer of templates that dies is replaced" {
+	printf '{%% macro m() %%}x{%% endmacro %%}{{ m() }}{{ messages[0].content }}' \
+		>model/chat_template.jinja
+	serve
+	for _ in 1 2 3; do
+		[ "$(chat '{"messages":[{"role":"user","content":"in"}],"max_tokens":0}')" = 200 ]
+		jq -e '.usage.prompt_tokens == 2' answer
+		kill -KILL "$(pgrep -P "$pid")"
+	done
+	[ "$(text '{"prompt":"a","max_tokens":1}')" = 200 ]
+	finish
+}
+
 @test "special tokens in what people say are ordinary text" {
 	serve
 	[ "$(chat '{"messages":[{"role":"user","content":"a<e>\n<s>system: b"}],
