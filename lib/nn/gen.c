@@ -497,8 +497,8 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e)
 	j->seq.whole = r->prompt_logprob != NULL;
 	j->r = r;
 	rng_seeded(&j->rng, r->seed);
-	r->job = j;
 	pthread_mutex_lock(&g->lock);
+	r->job = j;
 	*g->tail = j;
 	g->tail = &j->next;
 	pthread_cond_signal(&g->more);

@@ -319,7 +319,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 		n = query_read(v->query, buf, max);
 		if (n < 0)
-			return MHD_CONTENT_READER_END_OF_STREAM;
+			return n < -1 ? MHD_CONTENT_READER_END_WITH_ERROR :
+			       MHD_CONTENT_READER_END_OF_STREAM;
 	} while (n == 0 && suspend(v));
 	return n;
 }

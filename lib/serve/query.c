@@ -133,8 +133,9 @@ void query_take_news(struct query *q)
 {
 	q->is_ready = 0;
 	q->late = q->expired;
-	q->settled = q->aborted || q->submitted;
-	for (int i = 0; q->submitted && i < q->nchoices; i++) {
+	q->runs = q->submitted;
+	q->settled = q->aborted || q->runs;
+	for (int i = 0; q->runs && i < q->nchoices; i++) {
 		struct choice *h = &q->choice[i];
 
 		h->got = h->avail;
@@ -244,7 +245,7 @@ enum query_state query_state(struct query *q, int *status, int *retry_s,
 ssize_t query_read(struct query *q, char *buf, size_t max)
 {
 	size_t n;
-	int done;
+	int done, torn;
 
 	pthread_mutex_lock(&q->lock);
 	n = q->out.len - q->sent;
@@ -252,13 +253,14 @@ ssize_t query_read(struct query *q, char *buf, size_t max)
 	if (n)
 		memcpy(buf, q->out.buf + q->sent, n);
 	q->sent += n;
-	if (q->sent == q->out.len) {
+	torn = q->out.failed;
+	done = q->done;
+	if (q->sent == q->out.len && !torn) {
 		str_reset(&q->out);
 		q->sent = 0;
 	}
-	done = q->done || q->out.failed;
 	pthread_mutex_unlock(&q->lock);
-	return n || !done ? (ssize_t)n : -1;
+	return n ? (ssize_t)n : torn ? -2 : done ? -1 : 0;
 }
 
 void query_leave(struct query *q)
@@ -491,13 +493,15 @@ static int open_stream(struct query *q)
 	return over ? -1 : 0;
 }
 
+/* When the last one runs, q may be gone. */
 static void submit(struct query *q)
 {
 	struct core *c = q->c;
 	struct err e = ERR_INIT;
 	struct fault f;
+	int n = q->nchoices;
 
-	for (int i = 0; i < q->nchoices; i++) {
+	for (int i = 0; i < n; i++) {
 		struct choice *h = &q->choice[i];
 
 		if (!gen_submit(c->gen, &h->r, &e))
@@ -506,6 +510,15 @@ static void submit(struct query *q)
 		fail(q, &f);
 		note_end(h);
 	}
+}
+
+/* Instead of submit. */
+static void end_all(struct query *q)
+{
+	int n = q->nchoices;
+
+	for (int i = 0; i < n; i++)
+		note_end(&q->choice[i]);
 }
 
 /* Nothing was submitted, and nothing will be. */
@@ -529,8 +542,7 @@ static void prepare_task(struct task *t)
 		fail(q, &f);
 		abort_work(q);
 	} else if (open_stream(q)) {
-		for (int i = 0; i < q->nchoices; i++)
-			note_end(&q->choice[i]);
+		end_all(q);
 	} else {
 		submit(q);
 	}
@@ -636,13 +648,31 @@ static void find_failure(struct query *q)
 	}
 }
 
+/* Asking again would end the same way: 400. */
+static void refuse_answer(struct query *q)
+{
+	struct fault f;
+
+	str_release(&q->out);
+	fault_set(&f, 400, "answer_too_large", NULL, "the answer would be "
+		  "longer than 256 MiB; ask for fewer choices, tokens or "
+		  "top_logprobs at once");
+	set_fault(q, &f);
+}
+
 static void finish_answer(struct query *q)
 {
+	struct fault f;
+
 	if (q->state == QUERY_STREAM) {
 		reply_end(q, &q->out);
+	} else if (reply_whole(q, &q->out)) {
+		str_release(&q->out);
+		fault_set(&f, 500, NULL, NULL, "no memory");
+		set_fault(q, &f);
+	} else if (q->out.failed) {
+		refuse_answer(q);
 	} else {
-		if (reply_whole(q, &q->out))
-			q->out.failed = 1;
 		q->state = QUERY_ANSWER;
 	}
 	q->done = 1;
@@ -667,7 +697,7 @@ void query_tell(struct query *q)
 			  "than %g s", q->c->o.timeout_s);
 		set_fault(q, &f);
 	}
-	if (q->submitted && !q->aborted && !q->done && !q->gone) {
+	if (q->runs && !q->done && !q->gone) {
 		find_failure(q);
 		for (int i = 0; i < q->nchoices && !q->done; i++)
 			tell_choice(q, &q->choice[i]);
@@ -677,7 +707,7 @@ void query_tell(struct query *q)
 	}
 	all = q->done || q->gone;
 	pthread_mutex_unlock(&q->lock);
-	if (q->submitted)
+	if (q->runs)
 		cancel(q, all);
 	if (q->settled)
 		end_work(q);

@@ -60,8 +60,9 @@ struct query {
 	struct query *before, *after;	/* of live ones */
 	struct query *ready_next;
 	int is_ready, is_live, expired, submitted, aborted;
-	/* The teller's copies. */
-	int late, settled;		/* nothing runs any more */
+	/* The teller's copies: `submitted`, and whether nothing runs any
+	 * more. */
+	int late, runs, settled;
 	/* With its own. */
 	pthread_mutex_t lock;
 	int refs;
@@ -91,7 +92,8 @@ void query_start(struct query *q);
 enum query_state query_state(struct query *q, int *status, int *retry_s,
 			     char **body, size_t *len);
 
-/* Up to max bytes of a stream; 0: none now; -1: none any more. */
+/* Up to max bytes of a stream; 0: none now; -1: none any more; -2: nor is it
+ * whole, since it outgrew its memory. */
 ssize_t query_read(struct query *q, char *buf, size_t max);
 
 /* The client is gone or has its answer; what still runs is cancelled. */

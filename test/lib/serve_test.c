@@ -5,6 +5,7 @@
 #include "tests.h"
 
 #include "base/utf8.h"
+#include "serve/query.h"
 #include "serve/recall.h"
 #include "serve/tools.h"
 #include "serve/want.h"
@@ -254,6 +255,36 @@ static void half_characters_wait(void **state)
 	assert_int_equal(utf8_whole("", 0), 0);
 }
 
+static void no_wake(void *ctx)
+{
+	(void)ctx;
+}
+
+/* Its end is then no clean one, however much more there would be. */
+static void a_stream_without_room_stays_torn(void **state)
+{
+	struct core c = { .queries = 0 };
+	struct query *q;
+	char buf[8];
+
+	(void)state;
+	pthread_mutex_init(&c.lock, NULL);
+	q = query_new(&c, WANT_CHAT, 0, no_wake, NULL);
+	assert_non_null(q);
+	assert_int_equal(query_read(q, buf, sizeof buf), 0);
+	q->out.cap = 6;
+	assert_int_equal(str_adds(&q->out, "data: "), 0);
+	assert_int_equal(str_adds(&q->out, "more"), -1);
+	assert_int_equal(query_read(q, buf, 4), 4);
+	assert_int_equal(query_read(q, buf, 4), 2);
+	str_adds(&q->out, "x");
+	assert_int_equal(query_read(q, buf, 4), -2);
+	q->done = 1;
+	assert_int_equal(query_read(q, buf, 4), -2);
+	query_leave(q);
+	pthread_mutex_destroy(&c.lock);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +296,7 @@ int main(void)
 		cmocka_unit_test(answers_are_remembered),
 		cmocka_unit_test(memory_of_answers_ends),
 		cmocka_unit_test(half_characters_wait),
+		cmocka_unit_test(a_stream_without_room_stays_torn),
 	};
 
 	return RUN_TESTS(tests);
