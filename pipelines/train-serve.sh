@@ -38,10 +38,8 @@ order() { # reload, sleep or wake; body
 	curl -fsS -m 600 -X POST "${url%/v1}/$1" -d "${2:-}" >>"$log"
 }
 
-# The server gets these weights, which may be new ones of the same name.  A server numbers
-# weights for itself, another one after a kill from 1 again: $weights is what they are.
+# The server gets these weights, which may be new ones of the same name.
 serve() {
-	weights=$(cat "$1"/*.safetensors | sha256sum | cut -c 1-16)
 	if [ -z "$url" ]; then
 		rm -f "$out/url"
 		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
@@ -73,13 +71,10 @@ paper_rule() {
 	fi
 }
 
-# As the trainers see it: what candidates were worth, milestones or speedups, and which weights
-# made them.
+# What candidates were worth as the trainers see it: milestones, or speedups.
 reward='if $raw == 0 or .outcome.reward == null then . else .outcome |= (.reward =
 	if .final.status == "ok" then .final.speedup.compile // .final.speedup.eager // -1
-	else -1 end) end |
-	if .model.weight_version | . == null or . == "mixed" then .
-	else .model.weight_version = $weights end'
+	else -1 end) end'
 
 rollouts() { # folder, seed, option of ca-agent or none, tasks...
 	local status=0 full=() by=$raw rule
@@ -95,6 +90,6 @@ rollouts() { # folder, seed, option of ca-agent or none, tasks...
 		say "rollouts failed, see $1.txt"
 		exit "$status"
 	}
-	jq -c --argjson raw "$by" --arg weights "$weights" "$reward" <"$1/trajectories.ndjson" \
+	jq -c --argjson raw "$by" "$reward" <"$1/trajectories.ndjson" \
 		>"$1/used.new" && mv "$1/used.new" "$1/used.ndjson"
 }

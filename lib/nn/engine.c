@@ -44,6 +44,7 @@ struct engine {
 	struct gpu_tape **tape;
 	int *decoded;			/* how many such steps there were */
 	float *words;			/* a row of logits */
+	uint64_t sum;
 };
 
 const struct nn_config *engine_config(const struct engine *g)
@@ -64,6 +65,11 @@ const struct engine_opts *engine_opts(const struct engine *g)
 int engine_chunk(const struct engine *g)
 {
 	return g->chunk;
+}
+
+uint64_t engine_sum(const struct engine *g)
+{
+	return g->sum;
 }
 
 /* Rows whose logits are held at once. */
@@ -266,6 +272,8 @@ static int prepare(struct engine *g, struct str *table, struct err *e)
 	rc = s ? nn_model_load(&g->m, s, e) : -1;
 	if (s && rc)
 		err_wrap(e, "'%s'", g->o.dir);
+	else if (s)
+		g->sum = st_sum(s);
 	st_close(s);
 	return rc;
 }

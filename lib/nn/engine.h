@@ -45,6 +45,8 @@ struct gpu *engine_gpu(const struct engine *g);
 /* The options as they were settled. */
 const struct engine_opts *engine_opts(const struct engine *g);
 int engine_chunk(const struct engine *g);	/* prompts' tokens in a step */
+/* st_sum of the weights that it was opened with. */
+uint64_t engine_sum(const struct engine *g);
 
 #define ENGINE_TOP 20		/* alternatives of a drawn token, at most */
 

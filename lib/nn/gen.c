@@ -33,6 +33,7 @@ enum order_kind { ORDER_LOAD, ORDER_SLEEP, ORDER_WAKE };
 struct order {
 	enum order_kind kind;
 	const struct st *st;
+	uint64_t sum;			/* of st */
 	int done, rc;
 	struct err err;
 };
@@ -245,9 +246,9 @@ static int take_token(struct gen *g, struct gen_job *j,
 	if (p->ntop)
 		memcpy(r->top + (size_t)r->n * (size_t)r->ntop, p->top,
 		       (size_t)r->ntop * sizeof *r->top);
-	r->version[1] = g->stats.version;
+	r->weights[1] = g->stats.weights;
 	if (!r->n++)
-		r->version[0] = r->version[1];
+		r->weights[0] = r->weights[1];
 	g->stats.new_tokens++;
 	*end = GEN_STOP;
 	if (!r->ignore_eos && is_eos(g, p->id)) {
@@ -296,6 +297,13 @@ static void step(struct gen *g, struct gen_job **ended)
 	g->stats.busy_s += (double)(now_ns() - start) * 1e-9;
 }
 
+/* With the lock. */
+static void set_weights(struct gen *g, uint64_t sum)
+{
+	g->stats.weights.version++;
+	g->stats.weights.sum = sum;
+}
+
 /* With the lock, which is not held meanwhile. */
 static void obey(struct gen *g)
 {
@@ -319,9 +327,12 @@ static void obey(struct gen *g)
 	if (!o->rc && o->kind != ORDER_LOAD)
 		g->stats.asleep = o->kind == ORDER_SLEEP;
 	if (!o->rc && o->kind == ORDER_LOAD) {
-		g->stats.version++;
+		set_weights(g, o->sum);
 		g->stats.reload_s = (double)(now_ns() - start) * 1e-9;
 	}
+	/* The folder may hold others than when they were last read. */
+	if (!o->rc && o->kind == ORDER_WAKE && o->sum != g->stats.weights.sum)
+		set_weights(g, o->sum);
 	note_counts(g);
 	o->done = 1;
 	g->order = NULL;
@@ -383,7 +394,8 @@ static int prepare(struct gen *g, const struct engine_opts *o,
 		return -1;
 	p = engine_opts(g->engine);
 	slots = (size_t)p->slots;
-	g->stats.version = 1;
+	g->stats.weights.version = 1;
+	g->stats.weights.sum = engine_sum(g->engine);
 	g->stats.pages = g->stats.free_pages = pages_for((int)p->cache);
 	g->sched = sched_new(&(struct sched_opts){
 		.slots = p->slots, .ctx = p->ctx, .pages = g->stats.pages,
@@ -479,7 +491,7 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e)
 	struct gen_job *j;
 
 	r->n = r->shared = 0;
-	r->version[0] = r->version[1] = 0;
+	r->weights[0] = r->weights[1] = (struct gen_weights){ 0, 0 };
 	r->end = GEN_FAILED;
 	if (gen_check(g, r, e))
 		return -1;
@@ -601,11 +613,12 @@ static int reload(struct gen *g, const char *dir, struct err *e)
 	st = st_read(dir, e);
 	rc = !st || engine_fits(g->engine, dir, st, e) ? -1 : 0;
 	o.st = st;
+	o.sum = rc ? 0 : st_sum(st);
 	if (!rc && !is_asleep(g)) {
 		rc = command(g, &o, e);
 	} else if (!rc) {
 		pthread_mutex_lock(&g->lock);
-		g->stats.version++;
+		set_weights(g, o.sum);
 		pthread_mutex_unlock(&g->lock);
 	}
 	st_close(st);
@@ -647,6 +660,7 @@ static int wake(struct gen *g, struct err *e)
 	st = st_read(g->dir, e);
 	if (st && !engine_fits(g->engine, g->dir, st, e)) {
 		o.st = st;
+		o.sum = st_sum(st);
 		rc = command(g, &o, e);
 	}
 	st_close(st);

@@ -26,6 +26,11 @@ const struct nn_config *gen_config(const struct gen *g);
 int gen_ctx(const struct gen *g);	/* longest sequence, in tokens */
 int gen_slots(const struct gen *g);	/* sequences at once */
 
+/* Which weights: their number in this process, from 1, and st_sum. */
+struct gen_weights {
+	uint64_t version, sum;
+};
+
 enum gen_end { GEN_STOP, GEN_LENGTH, GEN_CANCELLED, GEN_FAILED };
 
 struct gen_req {
@@ -54,8 +59,8 @@ struct gen_req {
 	struct engine_top *top;
 	int n;
 	int shared;			/* tokens of the prompt in the cache */
-	uint64_t version[2];		/* of the weights for the first and
-					 * for the last token */
+	struct gen_weights weights[2];	/* for the first and for the last
+					 * token */
 	enum gen_end end;
 	struct err err;			/* for GEN_FAILED */
 	struct gen_job *job;		/* gen's own */
@@ -84,7 +89,8 @@ void gen_cancel(struct gen *g, struct gen_req *r);
 int gen_reload(struct gen *g, const char *dir, struct err *e);
 
 /* Gives the device's memory and lease back, between two steps; requests wait
- * until gen_wake takes them again and loads the weights anew. */
+ * until gen_wake takes them again and loads the weights that the folder holds
+ * now. */
 int gen_sleep(struct gen *g, struct err *e);
 int gen_wake(struct gen *g, struct err *e);
 
@@ -96,7 +102,7 @@ struct gen_stats {
 	/* How it is now. */
 	int running, waiting, asleep;
 	int pages, free_pages;		/* of the cache */
-	uint64_t version;		/* of the weights; 1: the first */
+	struct gen_weights weights;
 	double reload_s;		/* the last reload's pause */
 };
 void gen_get_stats(struct gen *g, struct gen_stats *s);

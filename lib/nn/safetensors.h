@@ -52,4 +52,8 @@ const struct st_tensor *st_get(const struct st *s, const char *name);
 size_t st_count(const struct st *s);
 const struct st_tensor *st_at(const struct st *s, size_t i);
 
+/* A sum over names, types and values of all tensors, in whatever files and
+ * order they are: tells weights apart, not forgeries. */
+uint64_t st_sum(const struct st *s);
+
 #endif

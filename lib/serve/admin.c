@@ -50,7 +50,7 @@ static int write_health(struct core *c, struct str *out)
 	jw_obj(&w);
 	jw_kstr(&w, "status", draining ? "draining" : s.asleep ? "asleep" :
 		"ok");
-	jw_kint(&w, "weight_version", (int64_t)s.version);
+	jw_kint(&w, "weight_version", (int64_t)s.weights.version);
 	jw_end_obj(&w);
 	return draining ? 503 : 200;
 }
@@ -97,7 +97,7 @@ static void write_metrics(struct core *c, struct str *out)
 	GAUGE("pages", "pages of the cache of keys and values", s.pages);
 	GAUGE("pages_free", "of them, held by no sequence", s.free_pages);
 	GAUGE("asleep", "1 between /sleep and /wake", s.asleep);
-	GAUGE("weight_version", "version of the weights", s.version);
+	GAUGE("weight_version", "version of the weights", s.weights.version);
 	GAUGE("reload_seconds", "pause of the last /reload", s.reload_s);
 #undef COUNTER
 #undef GAUGE
@@ -202,7 +202,7 @@ int admin_order(struct core *c, const char *path, const char *body,
 	jw_init(&w, out);
 	jw_obj(&w);
 	jw_kbool(&w, "asleep", s.asleep);
-	jw_kint(&w, "weight_version", (int64_t)s.version);
+	jw_kint(&w, "weight_version", (int64_t)s.weights.version);
 	if (what == RELOAD)
 		jw_knum(&w, "pause_s", s.reload_s);
 	jw_end_obj(&w);
@@ -225,6 +225,6 @@ void admin_status(struct core *c, struct str *out)
 		 "weights %llu, %llu completions", s.asleep ? "asleep, " : "",
 		 s.running, s.waiting, rate, s.pages ? 100 *
 		 (s.pages - s.free_pages) / s.pages : 0,
-		 (unsigned long long)s.version,
+		 (unsigned long long)s.weights.version,
 		 (unsigned long long)s.requests);
 }

@@ -140,7 +140,7 @@ void query_take_news(struct query *q)
 
 		h->got = h->avail;
 		h->ended = h->over;
-		h->version = h->version_now;
+		h->weights = h->weights_now;
 		q->settled &= h->ended;
 	}
 }
@@ -155,7 +155,7 @@ static int note_token(void *ctx, int32_t token, float logprob)
 	(void)logprob;
 	pthread_mutex_lock(&c->lock);
 	h->avail = h->r.n;
-	h->version_now = h->r.version[1];
+	h->weights_now = h->r.weights[1];
 	query_has_news(h->q);
 	pthread_mutex_unlock(&c->lock);
 	return 1;
@@ -377,7 +377,7 @@ static int room(const struct query *q, const struct tok_ids *p,
 }
 
 static int fill_choice(struct query *q, int i, uint64_t seed,
-		       uint64_t version, struct fault *f)
+		       const struct gen_weights *now, struct fault *f)
 {
 	const struct want *w = &q->w;
 	struct choice *h = &q->choice[i];
@@ -389,7 +389,7 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 		return -1;
 	h->q = q;
 	h->index = i;
-	h->version_now = h->version = version;
+	h->weights_now = h->weights = *now;
 	h->limit = SIZE_MAX;
 	h->r = (struct gen_req){
 		.prompt = p->id, .nprompt = (int)p->n, .max_new = most,
@@ -431,7 +431,7 @@ static int fill_choices(struct query *q, struct fault *f)
 		return fault_set(f, 500, NULL, NULL, "no memory");
 	q->nchoices = n;
 	for (int i = 0; i < n; i++)
-		if (fill_choice(q, i, seed, now.version, f))
+		if (fill_choice(q, i, seed, &now.weights, f))
 			return -1;
 	return 0;
 }

@@ -21,10 +21,10 @@ struct choice {
 	int index;
 	/* What the engine has said, with the core's lock. */
 	int avail, over;
-	uint64_t version_now;
+	struct gen_weights weights_now;
 	/* The teller's copy of it. */
 	int got, ended;
-	uint64_t version;
+	struct gen_weights weights;
 	/* The answer so far, with the query's lock. */
 	int seen;			/* tokens that are part of it */
 	struct str text;

@@ -234,19 +234,19 @@ static void write_calls(const struct query *q, const struct choice *h,
 }
 
 static void write_head(const struct query *q, const char *object,
-		       uint64_t version, struct jw *w)
+		       const struct gen_weights *by, struct jw *w)
 {
 	char print[40];
 
-	snprintf(print, sizeof print, "weights-%llu",
-		 (unsigned long long)version);
+	snprintf(print, sizeof print, "weights-%016llx",
+		 (unsigned long long)by->sum);
 	jw_obj(w);
 	jw_kstr(w, "id", q->id);
 	jw_kstr(w, "object", object);
 	jw_kint(w, "created", q->created);
 	jw_kstr(w, "model", q->c->o.name);
 	jw_kstr(w, "system_fingerprint", print);
-	jw_kint(w, "weight_version", (int64_t)version);
+	jw_kint(w, "weight_version", (int64_t)by->version);
 	if (q->w.token_ids)
 		jw_kstr(w, "logprobs_mode", "temperature");
 }
@@ -271,12 +271,12 @@ static int find_calls(const struct query *q, const struct choice *h,
 static void write_end(const struct choice *h, size_t calls, struct jw *w)
 {
 	jw_kstr(w, "finish_reason", finish_of(h, calls));
-	if (h->r.version[0] == h->r.version[1])
+	if (h->r.weights[0].version == h->r.weights[1].version)
 		return;
 	jw_key(w, "weight_versions");	/* of its first and last token */
 	jw_arr(w);
-	jw_int(w, (int64_t)h->r.version[0]);
-	jw_int(w, (int64_t)h->r.version[1]);
+	jw_int(w, (int64_t)h->r.weights[0].version);
+	jw_int(w, (int64_t)h->r.weights[1].version);
 	jw_end_arr(w);
 }
 
@@ -373,14 +373,14 @@ static void write_usage(const struct query *q, struct jw *w)
 	jw_end_obj(w);
 }
 
-static uint64_t newest(const struct query *q)
+static const struct gen_weights *newest(const struct query *q)
 {
-	uint64_t v = 0;
+	const struct gen_weights *all = &q->choice[0].weights;
 
-	for (int i = 0; i < q->nchoices; i++)
-		if (q->choice[i].version > v)
-			v = q->choice[i].version;
-	return v;
+	for (int i = 1; i < q->nchoices; i++)
+		if (q->choice[i].weights.version > all->version)
+			all = &q->choice[i].weights;
+	return all;
 }
 
 int reply_whole(const struct query *q, struct str *out)
@@ -408,7 +408,7 @@ static void begin_event(const struct query *q, const struct choice *h,
 {
 	str_adds(out, "data: ");
 	jw_init(w, out);
-	write_head(q, object_of(q, 1), h->version, w);
+	write_head(q, object_of(q, 1), &h->weights, w);
 	jw_key(w, "choices");
 	jw_arr(w);
 	jw_obj(w);

@@ -231,6 +231,49 @@ static void assert_ids(struct tok *t, const char *text, unsigned flags,
 	tok_ids_release(&ids);
 }
 
+static uint64_t sum_of(const char *header, size_t flip)
+{
+	static char file[512];
+	size_t n = strlen(header);
+	struct err e = ERR_INIT;
+	struct st *s;
+	uint64_t sum;
+
+	memset(file, 0, sizeof file);
+	file[0] = (char)n;
+	memcpy(file + 8, header, n);
+	for (size_t i = 0; i < 120; i++)
+		file[8 + n + i] = (char)(i % 60 ^ (i == flip));
+	s = st_parse(file, 8 + n + 120, &e);
+	assert_non_null(s);
+	sum = st_sum(s);
+	st_close(s);
+	return sum;
+}
+
+/* By values and names, wherever in a file they are. */
+static void sums_tell_weights_apart(void **state)
+{
+#define T(name, type, at) "\"" name "\":{\"dtype\":\"" type \
+	"\",\"shape\":[15],\"data_offsets\":[" at "]}"
+	const char *plain = "{" T("a", "F32", "0,60") ","
+			    T("b", "F32", "60,120") "}";
+	uint64_t sum = sum_of(plain, 120);
+
+	(void)state;
+	assert_true(sum == sum_of("{" T("b", "F32", "60,120") ","
+				  T("a", "F32", "0,60") "}", 120));
+	assert_true(sum == sum_of("{" T("a", "F32", "60,120") ","
+				  T("b", "F32", "0,60") "}", 120));
+	assert_true(sum != sum_of("{" T("a", "I32", "0,60") ","
+				  T("b", "F32", "60,120") "}", 120));
+	assert_true(sum != sum_of("{" T("a", "F32", "0,60") ","
+				  T("c", "F32", "60,120") "}", 120));
+	for (size_t i = 0; i < 120; i++)
+		assert_true(sum != sum_of(plain, i));
+#undef T
+}
+
 static void merges_go_by_rank(void **state)
 {
 	struct err e = ERR_INIT;
@@ -312,6 +355,7 @@ int main(void)
 		cmocka_unit_test(configs_are_refused_by_name),
 		cmocka_unit_test(safetensors_are_read),
 		cmocka_unit_test(safetensors_that_lie_are_refused),
+		cmocka_unit_test(sums_tell_weights_apart),
 		cmocka_unit_test(merges_go_by_rank),
 		cmocka_unit_test(added_tokens_are_cut_out_first),
 		cmocka_unit_test(other_tokenizers_are_refused_by_name),
