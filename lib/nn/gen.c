@@ -55,7 +55,7 @@ struct gen {
 	struct gen_job *fresh, **tail;	/* not seen by the thread yet */
 	struct gen_job *jobs;
 	struct order *order;
-	int closing, cancels;
+	int closing, hurry, cancels;
 	struct gen_stats stats;
 };
 
@@ -97,21 +97,28 @@ static void note_counts(struct gen *g)
 	g->stats.shared_tokens = c.shared;
 }
 
-static int is_closing(struct gen *g)
+static int in_hurry(struct gen *g)
 {
-	int closing;
+	int hurry;
 
 	pthread_mutex_lock(&g->lock);
-	closing = g->closing;
+	hurry = g->closing || g->hurry;
 	pthread_mutex_unlock(&g->lock);
-	return closing;
+	return hurry;
 }
 
-/* As long as it takes; -1: the thread is to end. */
+void gen_hurry(struct gen *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->hurry = 1;
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* As long as it takes; -1: there is no time. */
 static int wait_for_device(struct gen *g)
 {
 	while (gpu_turn_enter(&g->turn))
-		if (is_closing(g))
+		if (in_hurry(g))
 			return -1;
 	return 0;
 }

@@ -94,6 +94,9 @@ int gen_reload(struct gen *g, const char *dir, struct err *e);
 int gen_sleep(struct gen *g, struct err *e);
 int gen_wake(struct gen *g, struct err *e);
 
+/* From now on no order waits for a device that others hold: CA_UNAVAILABLE. */
+void gen_hurry(struct gen *g);
+
 struct gen_stats {
 	/* What was done so far. */
 	uint64_t prompt_tokens, shared_tokens, new_tokens, steps, put_off;

@@ -103,26 +103,36 @@ static void write_metrics(struct core *c, struct str *out)
 #undef GAUGE
 }
 
+static int is_our_model(const struct core *c, const char *path)
+{
+	static const char one[] = "/v1/models/";
+
+	return starts_with(path, one) &&
+	       !strcmp(path + strlen(one), c->o.name);
+}
+
+int admin_is_page(const struct core *c, const char *path)
+{
+	return !strcmp(path, "/v1/models") || !strcmp(path, "/health") ||
+	       !strcmp(path, "/metrics") || is_our_model(c, path);
+}
+
 int admin_get(struct core *c, const char *path, struct str *out,
 	      const char **type)
 {
-	static const char one[] = "/v1/models/";
 	struct jw w;
 
 	*type = JSON;
-	if (!strcmp(path, "/v1/models")) {
-		write_models(c, out);
-	} else if (starts_with(path, one) &&
-		   !strcmp(path + strlen(one), c->o.name)) {
-		jw_init(&w, out);
-		write_model(c, &w);
-	} else if (!strcmp(path, "/health")) {
+	if (!strcmp(path, "/health"))
 		return write_health(c, out);
-	} else if (!strcmp(path, "/metrics")) {
+	if (!strcmp(path, "/metrics")) {
 		*type = TEXT;
 		write_metrics(c, out);
+	} else if (is_our_model(c, path)) {
+		jw_init(&w, out);
+		write_model(c, &w);
 	} else {
-		return 404;
+		write_models(c, out);
 	}
 	return 200;
 }

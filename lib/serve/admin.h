@@ -7,7 +7,10 @@
 
 #include "serve/core.h"
 
-/* Answers a GET: the status (404: no such page), the body and its type. */
+/* Whether there is something to GET at this path. */
+int admin_is_page(const struct core *c, const char *path);
+
+/* Answers a GET of a page: the status, the body and its type. */
 int admin_get(struct core *c, const char *path, struct str *out,
 	      const char **type);
 

@@ -9,19 +9,20 @@
 
 static void *work(void *arg)
 {
-	struct core *c = arg;
+	struct lane *l = arg;
+	struct core *c = l->c;
 	struct task *t;
 
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
-		while (!c->tasks && !c->closing)
-			pthread_cond_wait(&c->work, &c->lock);
-		t = c->tasks;
+		while (!l->tasks && !c->closing)
+			pthread_cond_wait(&l->work, &c->lock);
+		t = l->tasks;
 		if (!t)
 			break;
-		c->tasks = t->next;
-		if (!c->tasks)
-			c->last = &c->tasks;
+		l->tasks = t->next;
+		if (!l->tasks)
+			l->last = &l->tasks;
 		pthread_mutex_unlock(&c->lock);
 		t->run(t);
 		pthread_mutex_lock(&c->lock);
@@ -30,14 +31,37 @@ static void *work(void *arg)
 	return NULL;
 }
 
-void core_do(struct core *c, struct task *t)
+void core_do(struct core *c, struct lane *l, struct task *t)
 {
 	t->next = NULL;
 	pthread_mutex_lock(&c->lock);
-	*c->last = t;
-	c->last = &t->next;
-	pthread_cond_signal(&c->work);
+	*l->last = t;
+	l->last = &t->next;
+	pthread_cond_signal(&l->work);
 	pthread_mutex_unlock(&c->lock);
+}
+
+static void init_lane(struct core *c, struct lane *l)
+{
+	l->c = c;
+	l->last = &l->tasks;
+	pthread_cond_init(&l->work, NULL);
+}
+
+static int start_lane(struct lane *l, int threads, struct err *e)
+{
+	for (; l->threads < threads; l->threads++)
+		if (pthread_create(&l->thread[l->threads], NULL, work, l))
+			return err_set(e, CA_SOFTWARE, "cannot start a "
+				       "thread");
+	return 0;
+}
+
+static void end_lane(struct lane *l)
+{
+	while (l->threads > 0)
+		pthread_join(l->thread[--l->threads], NULL);
+	pthread_cond_destroy(&l->work);
 }
 
 static void *tell(void *arg)
@@ -66,12 +90,8 @@ static void *tell(void *arg)
 
 static int start(struct core *c, struct err *e)
 {
-	int n = sizeof c->worker / sizeof c->worker[0];
-
-	for (; c->workers < n; c->workers++)
-		if (pthread_create(&c->worker[c->workers], NULL, work, c))
-			return err_set(e, CA_SOFTWARE, "cannot start a "
-				       "thread");
+	if (start_lane(&c->prompts, 2, e) || start_lane(&c->orders, 1, e))
+		return -1;
 	if (pthread_create(&c->teller, NULL, tell, c))
 		return err_set(e, CA_SOFTWARE, "cannot start a thread");
 	c->telling = 1;
@@ -90,13 +110,13 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 	c->o = *o;
 	c->gen = g;
 	c->prompt = p;
-	c->last = &c->tasks;
 	c->ready_last = &c->ready;
 	c->mean_s = 1;
 	c->started = (int64_t)time(NULL);
 	rng_fresh(&c->seeds);
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->work, NULL);
+	init_lane(c, &c->prompts);
+	init_lane(c, &c->orders);
 	pthread_cond_init(&c->news, NULL);
 	c->recall = recall_new();
 	if (!c->recall)
@@ -115,18 +135,18 @@ void core_close(struct core *c)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->closing = 1;
-	pthread_cond_broadcast(&c->work);
+	pthread_cond_broadcast(&c->prompts.work);
+	pthread_cond_broadcast(&c->orders.work);
 	pthread_cond_broadcast(&c->news);
 	pthread_mutex_unlock(&c->lock);
-	while (c->workers > 0)
-		pthread_join(c->worker[--c->workers], NULL);
+	end_lane(&c->prompts);
+	end_lane(&c->orders);
 	if (c->telling)
 		pthread_join(c->teller, NULL);
 	gen_close(c->gen);
 	prompt_close(c->prompt);
 	recall_free(c->recall);
 	pthread_cond_destroy(&c->news);
-	pthread_cond_destroy(&c->work);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -153,10 +173,12 @@ void core_expire(struct core *c, int now)
 {
 	int64_t t = now_ns();
 
+	if (now)
+		gen_hurry(c->gen);
 	pthread_mutex_lock(&c->lock);
 	for (struct query *q = c->live; q; q = q->after)
 		if (now || q->deadline < t) {
-			q->expired = 1;
+			q->expired = q->deadline < t ? 1 : 2;
 			query_has_news(q);
 		}
 	pthread_mutex_unlock(&c->lock);

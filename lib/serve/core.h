@@ -29,6 +29,15 @@ struct task {
 	struct task *next;
 };
 
+/* Threads for tasks, in the order of these. */
+struct lane {
+	struct core *c;
+	pthread_t thread[2];
+	int threads;
+	pthread_cond_t work;
+	struct task *tasks, **last;	/* with the core's lock */
+};
+
 struct query;
 
 struct core {
@@ -36,11 +45,11 @@ struct core {
 	struct gen *gen;
 	struct prompt *prompt;
 	struct recall *recall;
-	pthread_t worker[2], teller;
-	int workers, telling;
+	struct lane prompts, orders;	/* which may wait for a device */
+	pthread_t teller;
+	int telling;
 	pthread_mutex_t lock;		/* of all that follows */
-	pthread_cond_t work, news;
-	struct task *tasks, **last;
+	pthread_cond_t news;
 	struct query *ready, **ready_last;	/* there are news of them */
 	struct query *live;		/* all of them */
 	int closing, draining;
@@ -62,8 +71,8 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 /* NULL is fine; all queries have to have been left. */
 void core_close(struct core *c);
 
-/* Runs a task on one of the threads for that. */
-void core_do(struct core *c, struct task *t);
+/* Runs a task on a thread for its kind. */
+void core_do(struct core *c, struct lane *l, struct task *t);
 
 /* No new queries from now on (503). */
 void core_drain(struct core *c);
@@ -71,7 +80,8 @@ void core_drain(struct core *c);
 /* Queries that are not answered yet. */
 int core_live(struct core *c);
 
-/* Ends queries whose time is over; all of them with `now`. */
+/* Ends queries whose time is over; all of them, and orders that wait for the
+ * device, with `now`. */
 void core_expire(struct core *c, int now);
 
 /* Counts an answer. */

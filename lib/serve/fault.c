@@ -30,6 +30,14 @@ int fault_of(struct fault *f, const struct err *e, const char *param)
 			 NULL, bad ? param : NULL, "%s", e->msg);
 }
 
+int fault_shutdown(struct fault *f)
+{
+	fault_set(f, 503, "shutting_down", NULL, "the server is shutting "
+		  "down");
+	f->retry_s = 5;
+	return -1;
+}
+
 static const char *type_of(int status)
 {
 	if (status == 429)

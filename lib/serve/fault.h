@@ -23,6 +23,9 @@ int fault_set(struct fault *f, int status, const char *code,
 /* What an error of the engine or of its readers is to a client. */
 int fault_of(struct fault *f, const struct err *e, const char *param);
 
+/* 503: the server ends. */
+int fault_shutdown(struct fault *f);
+
 /* {"error":{...}} */
 void fault_write(const struct fault *f, struct str *out);
 

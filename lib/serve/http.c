@@ -56,7 +56,8 @@ struct visit {
 	char path[32];
 	struct str body, answer;
 	int status;			/* not 0: the answer is there */
-	int is_order, started;
+	int is_order, started, too_long;
+	const char *allow;		/* methods, where they are a fault */
 	int64_t since;
 	pthread_mutex_t lock;		/* of what follows */
 	int suspended, news, lost;
@@ -121,6 +122,8 @@ static enum MHD_Result send_response(struct visit *v, int status,
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
 					"Bearer");
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, v->allow);
 	if (v->h->quiet)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION,
 					"close");
@@ -188,6 +191,15 @@ static int64_t stated_length(const struct visit *v)
 	return s ? strtoll(s, NULL, 10) : 0;
 }
 
+/* Without a key only a browser's own rules would keep any page that somebody
+ * looks at from giving orders; programs send no origin. */
+static int from_a_page(const struct visit *v, const char *url)
+{
+	return !v->h->o.key && strcmp(url, "/health") &&
+	       MHD_lookup_connection_value(v->conn, MHD_HEADER_KIND,
+					   MHD_HTTP_HEADER_ORIGIN);
+}
+
 static int too_long(const struct visit *v, struct fault *f)
 {
 	return fault_set(f, 413, "request_too_large", NULL, "the body is "
@@ -200,26 +212,31 @@ static int route(struct visit *v, const char *url, const char *method,
 {
 	int chat = !strcmp(url, "/v1/chat/completions");
 	int text = !strcmp(url, "/v1/completions");
+	int order = admin_is_order(url), page = admin_is_page(v->h->c, url);
 	int post = !strcmp(method, MHD_HTTP_METHOD_POST);
+	int get = !strcmp(method, MHD_HTTP_METHOD_GET) ||
+		  !strcmp(method, MHD_HTTP_METHOD_HEAD);
 
 	if (!may_enter(v, url))
 		return fault_set(f, 401, "invalid_api_key", NULL, "this "
 				 "server wants its API key as a bearer token");
+	if (from_a_page(v, url))
+		return fault_set(f, 403, "origin_not_allowed", NULL, "web "
+				 "pages may ask nothing of a server without a "
+				 "key");
 	if (stated_length(v) > v->h->o.body)
 		return too_long(v, f);
-	if (strlen(url) < sizeof v->path)
-		strcpy(v->path, url);
-	if (!post && !strcmp(method, MHD_HTTP_METHOD_GET) && !chat && !text &&
-	    !admin_is_order(url))
-		return 0;
-	if (!chat && !text && !admin_is_order(url))
+	if (!chat && !text && !order && !page)
 		return fault_set(f, 404, "not_found", NULL, "there is nothing "
 				 "at '%.200s'", url);
-	if (!post)
+	v->allow = page ? "GET, HEAD" : "POST";
+	if (page ? !get : !post)
 		return fault_set(f, 405, "method_not_allowed", NULL,
-				 "'%.200s' wants POST", url);
-	v->is_order = !chat && !text;
-	if (v->is_order)
+				 "'%.200s' wants %s", url, v->allow);
+	if (order)
+		strcpy(v->path, url);
+	v->is_order = order;
+	if (order || page)
 		return 0;
 	v->query = query_new(v->h->c, chat ? WANT_CHAT : WANT_TEXT,
 			     (uint64_t)(uintptr_t)v->peer, wake, v);
@@ -254,8 +271,9 @@ static enum MHD_Result take_body(struct visit *v, const char *p, size_t len)
 	int rc;
 
 	/* Its length was not said: nothing can be answered before its end. */
-	if (have + (int64_t)len > v->h->o.body)
-		return MHD_NO;
+	v->too_long |= have + (int64_t)len > v->h->o.body;
+	if (v->too_long)
+		return MHD_YES;
 	rc = v->query ? query_add(v->query, p, len) :
 	     str_add(&v->body, p, len);
 	return rc ? MHD_NO : MHD_YES;
@@ -265,16 +283,9 @@ static enum MHD_Result answer_get(struct visit *v, const char *url)
 {
 	struct str s = STR_INIT;
 	const char *type;
-	struct fault f;
-	size_t len;
 	int status = admin_get(v->h->c, url, &s, &type);
+	size_t len = s.len;
 
-	if (status == 404) {
-		fault_set(&f, 404, "not_found", NULL, "there is nothing at "
-			  "'%.200s'", url);
-		return send_fault(v, &f);
-	}
-	len = s.len;
 	return send_body(v, status, str_detach(&s), len, type, 0);
 }
 
@@ -282,30 +293,47 @@ static void run_order(struct task *t)
 {
 	struct visit *v = (struct visit *)(void *)
 		((char *)t - offsetof(struct visit, order));
-	int status = admin_order(v->h->c, v->path, v->body.buf ?
+	struct http *h = v->h;
+	int status = admin_order(h->c, v->path, v->body.buf ?
 				 v->body.buf : "", v->body.len, &v->answer);
 
+	/* It cannot end, and be freed, before the lock of h is left. */
+	pthread_mutex_lock(&h->lock);
+	h->orders--;
 	pthread_mutex_lock(&v->lock);
 	v->status = status;
 	pthread_mutex_unlock(&v->lock);
-	pthread_mutex_lock(&v->h->lock);
-	v->h->orders--;
-	pthread_mutex_unlock(&v->h->lock);
 	wake(v);
+	pthread_mutex_unlock(&h->lock);
+}
+
+static void start_order(struct visit *v)
+{
+	struct http *h = v->h;
+	struct fault f;
+	int quiet;
+
+	v->order.run = run_order;
+	pthread_mutex_lock(&h->lock);
+	quiet = h->quiet;
+	h->orders += !quiet;
+	pthread_mutex_unlock(&h->lock);
+	if (!quiet) {
+		core_do(h->c, &h->c->orders, &v->order);
+		return;
+	}
+	fault_shutdown(&f);
+	fault_write(&f, &v->answer);
+	v->status = f.status;
 }
 
 static void start(struct visit *v)
 {
 	v->started = 1;
-	if (v->query) {
+	if (v->query)
 		query_start(v->query);
-		return;
-	}
-	v->order.run = run_order;
-	pthread_mutex_lock(&v->h->lock);
-	v->h->orders++;
-	pthread_mutex_unlock(&v->h->lock);
-	core_do(v->h->c, &v->order);
+	else
+		start_order(v);
 }
 
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
@@ -399,6 +427,10 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn,
 		rc = take_body(v, data, *len);
 		*len = 0;
 		return rc;
+	}
+	if (v->too_long) {
+		too_long(v, &f);
+		return send_fault(v, &f);
 	}
 	if (!v->query && !v->is_order)
 		return answer_get(v, url);
@@ -624,7 +656,9 @@ void http_quiesce(struct http *h)
 
 	if (h->quiet)
 		return;
+	pthread_mutex_lock(&h->lock);
 	h->quiet = 1;
+	pthread_mutex_unlock(&h->lock);
 	fd = MHD_quiesce_daemon(h->daemon);
 	if (fd != MHD_INVALID_SOCKET)
 		close(fd);

@@ -29,7 +29,7 @@ int http_port(const struct http *h);
  * gone. */
 void http_sweep(struct http *h);
 
-/* Takes no new connections. */
+/* Takes no new connections and orders. */
 void http_quiesce(struct http *h);
 
 /* Whether any connection has a request that is not answered to its end. */

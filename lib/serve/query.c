@@ -216,12 +216,10 @@ void query_start(struct query *q)
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!draining) {
-		core_do(c, &q->task);
+		core_do(c, &c->prompts, &q->task);
 		return;
 	}
-	fault_set(&f, 503, "shutting_down", NULL, "the server is shutting "
-		  "down");
-	f.retry_s = 5;
+	fault_shutdown(&f);
 	fail(q, &f);
 }
 
@@ -692,7 +690,10 @@ void query_tell(struct query *q)
 	int all;
 
 	pthread_mutex_lock(&q->lock);
-	if (q->late && !q->done) {
+	if (q->late > 1 && !q->done) {
+		fault_shutdown(&f);
+		set_fault(q, &f);
+	} else if (q->late && !q->done) {
 		fault_set(&f, 504, "timeout", NULL, "the request took longer "
 			  "than %g s", q->c->o.timeout_s);
 		set_fault(q, &f);

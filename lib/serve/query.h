@@ -59,7 +59,8 @@ struct query {
 	/* With the core's lock. */
 	struct query *before, *after;	/* of live ones */
 	struct query *ready_next;
-	int is_ready, is_live, expired, submitted, aborted;
+	int is_ready, is_live, submitted, aborted;
+	int expired;			/* 1: its time is over; 2: ours is */
 	/* The teller's copies: `submitted`, and whether nothing runs any
 	 * more. */
 	int late, runs, settled;

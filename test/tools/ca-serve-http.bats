@@ -242,8 +242,13 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	[ "$(chat '{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}')" = 400 ]
 	[ "$(text '{"prompt":[300000]}')" = 400 ]
 	[ "$(ask /v1/nothing)" = 404 ]
-	[ "$(ask /v1/chat/completions)" = 405 ]
 	[ "$(ask /v1/models/other)" = 404 ]
+	[ "$(ask /v1/chat/completions)" = 405 ]
+	grep -qi $'^allow: POST\r$' head
+	[ "$(ask /v1/models -d '{}')" = 405 ]
+	grep -qi $'^allow: GET, HEAD\r$' head
+	[ "$(ask /v1/models -I)" = 200 ]
+	[ "$(ask /reload -I)" = 405 ]
 	# null says nothing.
 	[ "$(chat "{$m,\"max_tokens\":1,\"stop\":null,\"tools\":null,\"logit_bias\":{}}")" = 200 ]
 	finish
@@ -254,9 +259,10 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	head -c 20000 /dev/zero | tr '\0' ' ' >body
 	[ "$(ask /v1/completions --data-binary @body)" = 413 ]
 	jq -e '.error.code == "request_too_large"' answer
-	status=0
-	ask /v1/completions -H 'Transfer-Encoding: chunked' --data-binary @body || status=$?
-	[ "$status" != 0 ]
+	for path in /v1/completions /reload; do
+		[ "$(ask $path -H 'Transfer-Encoding: chunked' --data-binary @body)" = 413 ]
+		jq -e '.error.code == "request_too_large"' answer
+	done
 	[ "$(ask /health)" = 200 ]
 	finish
 }
@@ -270,6 +276,19 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	[ "$(ask /v1/models -H 'Authorization: Bearer sesam')" = 401 ]
 	[ "$(ask /reload -X POST -H 'Authorization: Bearer x')" = 401 ]
 	[ "$(ask /v1/models -H 'Authorization: Bearer sesame')" = 200 ]
+	# A page that knows it is as good as any program.
+	[ "$(ask /v1/models -H 'Authorization: Bearer sesame' -H 'Origin: http://x')" = 200 ]
+	finish
+}
+
+@test "without a key no web page asks anything" {
+	serve
+	for path in /sleep /reload /v1/completions; do
+		[ "$(ask $path -H 'Origin: http://x' -H 'Content-Type: text/plain' -d '{}')" = 403 ]
+		jq -e '.error.code == "origin_not_allowed"' answer
+	done
+	[ "$(ask /health -H 'Origin: http://x')" = 200 ]
+	jq -e '.status == "ok"' answer
 	finish
 }
 
@@ -487,7 +506,28 @@ make_other() {
 	until_metric waiting 1
 	finish
 	wait "$client"
-	[ "$(cat code)" = 504 ]
+	[ "$(cat code)" = 503 ]
+	jq -e '.error.code == "shutting_down"' late
+}
+
+@test "orders that wait for the device hold neither prompts nor the end" {
+	own_cache
+	serve --drain 1s
+	[ "$(ask /sleep -X POST)" = 200 ]
+	mkfifo go
+	flock -x "$CA_CACHE/lease/cpu" cat go >/dev/null 3>&- &
+	holder=$!
+	exec 9>go
+	for _ in 1 2 3; do
+		curl -sS -m 60 -o /dev/null -X POST "$url/wake" 3>&- 9>&- &
+	done
+	# Prompts are read, and refused.
+	for _ in 1 2 3; do
+		[ "$(text '{"prompt":[300000]}')" = 400 ]
+	done
+	finish
+	exec 9>&-
+	wait "$holder"
 }
 
 @test "usage" {
