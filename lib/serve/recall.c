@@ -87,24 +87,78 @@ static void add_text(struct hash *h, const char *s)
 	hash_part(h, s, strlen(s));
 }
 
+/* -1: no memory. */
+static int add_node(struct hash *h, const struct json *j)
+{
+	struct str text = STR_INIT;
+	struct jw w;
+	int rc;
+
+	jw_init(&w, &text);
+	jw_node(&w, j);
+	rc = text.failed ? -1 : 0;
+	hash_part(h, text.buf ? text.buf : "", text.len);
+	str_release(&text);
+	return rc;
+}
+
 /* White space at the end is not told apart: clients strip it. */
-static void add_content(struct hash *h, const struct json *j)
+static int add_content(struct hash *h, const struct json *j)
 {
 	const char *s = json_str(j, "");
 	size_t n = strlen(s);
-	struct str text = STR_INIT;
-	struct jw w;
 
-	if (json_type(j) == JSON_ARRAY) {
-		jw_init(&w, &text);
-		jw_node(&w, j);
-		hash_part(h, text.buf ? text.buf : "", text.len);
-		str_release(&text);
-		return;
-	}
+	if (json_type(j) == JSON_ARRAY)
+		return add_node(h, j);
 	while (n && strchr(" \t\r\n", s[n - 1]))
 		n--;
 	hash_part(h, s, n);
+	return 0;
+}
+
+/* Names and arguments: clients may give them other ids. */
+static int add_calls(struct hash *h, const struct json *calls)
+{
+	const struct json *c = json_first(calls);
+	int rc = 0;
+
+	for (; c && !rc; c = json_next(c)) {
+		const struct json *f = json_get(c, "function");
+
+		add_text(h, json_get_str(f, "name", ""));
+		rc = add_node(h, json_get(f, "arguments"));
+	}
+	return rc;
+}
+
+/* A member that every answer of ours has, or is known by what it says. */
+static int is_own(const struct json *j)
+{
+	static const char *const known[] = { "role", "content", "refusal",
+		"tool_calls" };
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(json_key(j), known[i]))
+			return 1;
+	return 0;
+}
+
+static int add_answer(struct hash *h, const struct json *message)
+{
+	const struct json *j;
+
+	add_text(h, "assistant");
+	if (add_content(h, json_get(message, "content")) ||
+	    add_calls(h, json_get(message, "tool_calls")))
+		return -1;
+	for (j = json_first(message); j; j = json_next(j)) {
+		if (is_own(j) || json_type(j) == JSON_NULL)
+			continue;
+		add_text(h, json_key(j));
+		if (add_node(h, j))
+			return -1;
+	}
+	return 0;
 }
 
 static int end(struct hash *h, struct recall_key *k)
@@ -116,37 +170,25 @@ static int end(struct hash *h, struct recall_key *k)
 int recall_begin(struct recall_key *k, const struct json *tools)
 {
 	struct hash *h = hash_new();
-	struct str text = STR_INIT;
-	struct jw w;
+	int rc;
 
 	if (!h)
 		return -1;
-	if (tools) {
-		jw_init(&w, &text);
-		jw_node(&w, tools);
-	}
-	hash_part(h, text.buf ? text.buf : "", text.len);
-	str_release(&text);
-	return end(h, k);
+	rc = tools ? add_node(h, tools) : 0;
+	return end(h, k) || rc ? -1 : 0;
 }
 
 int recall_add(struct recall_key *k, const struct json *message)
 {
-	const struct json *c = json_first(json_get(message, "tool_calls"));
 	struct hash *h = hash_new();
+	int rc;
 
 	if (!h)
 		return -1;
 	hash_part(h, k->sum, sizeof k->sum);
-	add_text(h, json_get_str(message, "role", ""));
-	add_content(h, json_get(message, "content"));
-	for (; c; c = json_next(c)) {
-		const struct json *f = json_get(c, "function");
-
-		add_text(h, json_get_str(f, "name", ""));
-		add_text(h, json_get_str(f, "arguments", ""));
-	}
-	return end(h, k);
+	rc = strcmp(json_get_str(message, "role", ""), "assistant") ?
+	     add_node(h, message) : add_answer(h, message);
+	return end(h, k) || rc ? -1 : 0;
 }
 
 void recall_put(struct recall *r, const struct recall_key *k,

@@ -25,7 +25,8 @@ struct recall_key {
 
 /* Of no message yet, with these tools (or NULL); -1: no memory. */
 int recall_begin(struct recall_key *k, const struct json *tools);
-/* With one message more, by its role, content and calls. */
+/* With one message more: an answer by what it says, without the white space at
+ * its end, any other by all that it has, which templates may show; -1. */
 int recall_add(struct recall_key *k, const struct json *message);
 
 /* Remembers the tokens of a conversation that ends with an answer; old ones

@@ -194,7 +194,17 @@ static void answers_are_remembered(void **state)
 	static const char user[] = "{\"role\":\"user\",\"content\":\"q\"}";
 	static const char said[] = "{\"role\":\"assistant\",\"content\":\"a\"}";
 	static const char *const same = "{\"content\":\"a \\n\",\"refusal\":"
-		"null,\"role\":\"assistant\",\"tool_calls\":[]}";
+		"null,\"role\":\"assistant\",\"tool_calls\":[],\"audio\":null}";
+	static const char *const others[][2] = {
+		{ "{\"role\":\"user\",\"content\":\"q \"}", said },
+		{ "{\"role\":\"user\",\"content\":\"q\",\"name\":\"n\"}",
+		  said },
+		{ user, "{\"role\":\"assistant\",\"content\":\"a\","
+			"\"reasoning_content\":\"r\"}" },
+		{ user, "{\"role\":\"assistant\",\"content\":\"a\","
+			"\"tool_calls\":[{\"function\":{\"name\":\"f\","
+			"\"arguments\":{}}}]}" },
+	};
 	int32_t prompt[] = { 1, 2, 3 }, answer[] = { 4, 5 };
 	struct tok_ids p = { prompt, 3, 3 }, got = TOK_IDS_INIT;
 	struct recall *r = recall_new();
@@ -211,6 +221,12 @@ static void answers_are_remembered(void **state)
 	assert_int_equal(got.id[4], 5);
 	key_of(&k, (const char *const[]){ said, user, NULL });
 	assert_int_equal(recall_get(r, &k, &got), 0);
+	/* What else a template may show tells conversations apart. */
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		key_of(&k, (const char *const[]){ others[i][0], others[i][1],
+						  NULL });
+		assert_int_equal(recall_get(r, &k, &got), 0);
+	}
 	assert_int_equal(got.n, 5);
 	tok_ids_release(&got);
 	recall_free(r);
