@@ -33,6 +33,7 @@ struct choice {
 	size_t limit;			/* at this byte; else SIZE_MAX */
 	size_t told;			/* bytes and tokens in the stream */
 	int told_tokens, finished;
+	size_t told_chars;		/* in these tokens */
 	struct tools_scan scan;		/* of calls in a stream; told of them */
 	size_t told_calls, told_args;	/* and of the last one's arguments */
 };

@@ -12,6 +12,7 @@
 struct slice {
 	int from, to;
 	size_t begin, end;
+	size_t chars;			/* in front of it */
 };
 
 static size_t text_end(const struct choice *h)
@@ -42,13 +43,18 @@ static void write_token(const struct query *q, int32_t id, struct jw *w,
 	str_release(&s);
 }
 
+/* Where the text of token i begins. */
+static size_t own_begin(const struct choice *h, int i)
+{
+	return utf8_whole(text_at(h, 0), i ? h->end[i - 1] : 0);
+}
+
 /* Token i as text: the characters that it completes (none for a special one),
  * so that the tokens' texts make up the answer's. */
 static void write_own(const struct choice *h, int i, struct jw *w)
 {
-	size_t from = i ? h->end[i - 1] : 0, to = h->end[i];
+	size_t from = own_begin(h, i), to = h->end[i];
 
-	from = utf8_whole(text_at(h, 0), from);
 	if (i + 1 < h->seen || !h->ended)
 		to = utf8_whole(text_at(h, 0), to);
 	jw_strn(w, text_at(h, from), to - from);
@@ -126,9 +132,21 @@ static void text_top(const struct query *q, const struct choice *h, int i,
 	str_release(&all);
 }
 
+/* Characters of the text, as many as a client finds in it. */
+static size_t count_chars(const struct choice *h, size_t from, size_t to)
+{
+	size_t chars = 0, n;
+
+	for (; from < to; from += n ? n : 1, chars++)
+		n = utf8_len(text_at(h, from), to - from);
+	return chars;
+}
+
 static void text_logprobs(const struct query *q, const struct choice *h,
 			  const struct slice *s, struct jw *w)
 {
+	size_t chars = s->chars, at = own_begin(h, s->from);
+
 	jw_obj(w);
 	jw_key(w, "tokens");
 	jw_arr(w);
@@ -151,8 +169,11 @@ static void text_logprobs(const struct query *q, const struct choice *h,
 	}
 	jw_key(w, "text_offset");
 	jw_arr(w);
-	for (int i = s->from; i < s->to; i++)
-		jw_int(w, i ? (int64_t)h->end[i - 1] : 0);
+	for (int i = s->from; i < s->to; i++) {
+		chars += count_chars(h, at, own_begin(h, i));
+		at = own_begin(h, i);
+		jw_int(w, (int64_t)chars);
+	}
 	jw_end_arr(w);
 	jw_end_obj(w);
 }
@@ -328,7 +349,7 @@ static void remember(const struct query *q, const struct choice *h,
 static int write_choice(const struct query *q, const struct choice *h,
 			struct jw *w)
 {
-	const struct slice all = { 0, h->seen, 0, text_end(h) };
+	const struct slice all = { 0, h->seen, 0, text_end(h), 0 };
 	struct tools_calls c;
 	int rc = find_calls(q, h, &c);
 
@@ -475,7 +496,8 @@ static void write_delta(const struct query *q, const struct choice *h,
 void reply_more(const struct query *q, struct choice *h, size_t upto,
 		struct str *out)
 {
-	const struct slice s = { h->told_tokens, h->seen, h->told, upto };
+	const struct slice s = { h->told_tokens, h->seen, h->told, upto,
+				 h->told_chars };
 	int tokens = q->w.logprobs || q->w.token_ids;
 	struct jw w;
 
@@ -487,6 +509,9 @@ void reply_more(const struct query *q, struct choice *h, size_t upto,
 	jw_key(&w, "finish_reason");
 	jw_null(&w);
 	end_event(q, &w);
+	if (s.to > s.from && q->w.logprobs)
+		h->told_chars += count_chars(h, own_begin(h, s.from),
+					     own_begin(h, s.to));
 	h->told = upto;
 	h->told_tokens = h->seen;
 }

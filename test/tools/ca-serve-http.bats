@@ -132,6 +132,20 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	finish
 }
 
+@test "offsets of tokens are in characters" {
+	serve
+	body=$long',"seed":2,"logprobs":1'
+	[ "$(text "$body}")" = 200 ]
+	jq -e '.choices[0] | (.text | utf8bytelength > length) and (.logprobs | . as $l |
+		(.tokens | length) == 240 and all(range(240); . as $i |
+			($l.tokens[:$i] | join("") | length) == $l.text_offset[$i]))' answer
+	jq -c '.choices[0].logprobs.text_offset' answer >whole
+	[ "$(text "$body,\"stream\":true}")" = 200 ]
+	sed -n 's/^data: {/{/p' answer | jq -sc '[.[].choices[0].logprobs.text_offset[]?]' >told
+	cmp whole told
+	finish
+}
+
 @test "a stop text ends a completion and is not told" {
 	serve
 	[ "$(text "$long,\"seed\":3,\"return_token_ids\":true}")" = 200 ]
