@@ -92,6 +92,7 @@ static void write_metrics(struct core *c, struct str *out)
 	COUNTER("busy_seconds_total", "seconds in steps", s.busy_s);
 	COUNTER("preemptions_total", "sequences put off for want of pages",
 		s.put_off);
+	GAUGE("requests", "requests that are not answered yet", core_live(c));
 	GAUGE("running", "sequences being computed", s.running);
 	GAUGE("waiting", "sequences that wait", s.waiting);
 	GAUGE("pages", "pages of the cache of keys and values", s.pages);

@@ -120,8 +120,10 @@ static int add_content(struct hash *h, const struct json *j)
 static int add_calls(struct hash *h, const struct json *calls)
 {
 	const struct json *c = json_first(calls);
+	size_t n = json_len(calls);
 	int rc = 0;
 
+	hash_part(h, &n, sizeof n);
 	for (; c && !rc; c = json_next(c)) {
 		const struct json *f = json_get(c, "function");
 

@@ -188,9 +188,32 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	finish
 }
 
-@test "a renderer of templates that dies is replaced" {
+# A template that Python renders.
+foreign_template() {
 	printf '{%% macro m() %%}x{%% endmacro %%}{{ m() }}{{ messages[0].content }}' \
 		>model/chat_template.jinja
+}
+
+@test "a signal lets prompts be rendered that were asked for" {
+	foreign_template
+	serve
+	[ "$(chat '{"messages":[{"role":"user","content":"in"}],"max_tokens":0}')" = 200 ]
+	renderer=$(pgrep -P "$pid")
+	kill -STOP "$renderer"
+	curl -sS -m 60 -d '{"messages":[{"role":"user","content":"in"}],"max_tokens":1}' \
+		"$url/v1/chat/completions" >last 3>&- &
+	client=$!
+	until_metric requests 1
+	kill -TERM "$pid"
+	kill -CONT "$renderer"
+	wait "$client"
+	jq -e '.usage.completion_tokens == 1' last
+	wait "$pid"
+	pid=
+}
+
+@test "a renderer of templates that dies is replaced" {
+	foreign_template
 	serve
 	for _ in 1 2 3; do
 		[ "$(chat '{"messages":[{"role":"user","content":"in"}],"max_tokens":0}')" = 200 ]
