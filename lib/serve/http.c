@@ -56,7 +56,8 @@ struct visit {
 	char path[32];
 	struct str body, answer;
 	int status;			/* not 0: the answer is there */
-	int is_order, started, too_long;
+	int is_order, too_long;
+	int started;			/* with the lock of h */
 	const char *allow;		/* methods, where they are a fault */
 	int64_t since;
 	pthread_mutex_t lock;		/* of what follows */
@@ -329,7 +330,9 @@ static void start_order(struct visit *v)
 
 static void start(struct visit *v)
 {
+	pthread_mutex_lock(&v->h->lock);
 	v->started = 1;
+	pthread_mutex_unlock(&v->h->lock);
 	if (v->query)
 		query_start(v->query);
 	else
@@ -371,6 +374,14 @@ static int order_status(struct visit *v)
 	return status;
 }
 
+static enum MHD_Result send_order(struct visit *v, int status)
+{
+	size_t len = v->answer.len;
+
+	return send_body(v, status, str_detach(&v->answer), len,
+			 "application/json", 0);
+}
+
 /* The request is whole, or there are news: sends what there is, or waits. */
 static enum MHD_Result go_on(struct visit *v)
 {
@@ -383,11 +394,8 @@ static enum MHD_Result go_on(struct visit *v)
 			return MHD_NO;
 		if (v->is_order) {
 			status = order_status(v);
-			len = v->answer.len;
 			if (status)
-				return send_body(v, status,
-						 str_detach(&v->answer), len,
-						 "application/json", 0);
+				return send_order(v, status);
 			continue;
 		}
 		switch (query_state(v->query, &status, &retry_s, &body,
