@@ -209,6 +209,17 @@ static void cpu_detach(struct device *d, struct runner *r)
 	r->trace = NULL;
 }
 
+/* Of a runner that is gone.  Its last words may still be in the channel, and
+ * one that dies of a fault needs a moment; but that the channel stays open,
+ * because another process was forked with its end, is no sign of life. */
+static enum torch_wait last_words(struct runner *r, struct ca_msg *m)
+{
+	enum torch_wait w = torch_recv(&r->child, m,
+				       deadline_in(STOP_SECONDS));
+
+	return w == WAIT_TIMEOUT ? WAIT_GONE : w;
+}
+
 /*
  * Waits for the runner's answer, serving the tracer's duties meanwhile, and
  * the witness's if it watches.  The judge sleeps in poll, so that it takes no
@@ -229,6 +240,7 @@ static enum torch_wait wait_for(struct device *d, struct runner *r,
 	for (;;) {
 		int64_t now = now_ns(), left = deadline - now;
 		struct timespec ts;
+		int looked;
 
 		if (left <= 0 || sig_caught())
 			return WAIT_TIMEOUT;
@@ -241,13 +253,11 @@ static enum torch_wait wait_for(struct device *d, struct runner *r,
 			return WAIT_GONE;
 		if (p[0].revents)
 			return torch_recv(&r->child, m, deadline);
-		if (p[1].revents && trace_serve(r->trace))
-			/* Its last words may still be in the channel, and one
-			 * that dies of a fault needs a moment. */
-			return torch_recv(&r->child, m,
-					  deadline_in(STOP_SECONDS));
-		if (w && witness_look(w) < 0)
+		looked = w ? witness_look(w) : 0;
+		if (looked < 0)
 			return WAIT_TIMEOUT;
+		if (looked || (p[1].revents && trace_serve(r->trace)))
+			return last_words(r, m);
 	}
 }
 

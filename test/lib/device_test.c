@@ -5,17 +5,22 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/io.h"
 #include "judge/device.h"
+#include "judge/session.h"
 
 static struct ca_msg one(uint32_t dtype, uint32_t ndim, uint64_t offset)
 {
@@ -132,6 +137,34 @@ static void test_cpu_memory(void **state)
 	device_close(d);
 }
 
+/* Another process may hold a dead runner's end of its channel: no sign of
+ * life, and no time that ran out. */
+static void test_gone_with_an_open_channel(void **state)
+{
+	struct device *d = device_open("cpu", NULL);
+	struct runner r = { .child = { .fd = -1 }, .ended = -1 };
+	struct ca_msg m;
+	int end[2];
+
+	(void)state;
+	assert_non_null(d);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, end), 0);
+	r.child.fd = end[0];
+	r.child.pid = fork();
+	if (!r.child.pid)
+		for (;;)
+			pause();
+	assert_int_equal(d->ops->attach(d, &r, NULL), 0);
+	kill(r.child.pid, SIGKILL);
+	assert_int_equal(d->ops->answer(d, &r, &m, deadline_in(60)),
+			 WAIT_GONE);
+	d->ops->detach(d, &r);
+	assert_int_equal(r.ended, SIGKILL);
+	close(end[0]);
+	close(end[1]);
+	device_close(d);
+}
+
 static void test_no_such_device(void **state)
 {
 	struct err e = ERR_INIT;
@@ -204,6 +237,7 @@ int main(void)
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_leaves_absurd),
 		cmocka_unit_test(test_cpu_memory),
+		cmocka_unit_test(test_gone_with_an_open_channel),
 		cmocka_unit_test(test_no_such_device),
 		cmocka_unit_test(test_waiting_is_said),
 	};
