@@ -287,6 +287,21 @@ static int interrupt_all(struct trace *t, int first)
 	return still;
 }
 
+/* An ended leader is reported when its last thread has been fetched, and that
+ * report may be what was just drained.  1 when the process is gone. */
+static int fetch_dead(struct trace *t)
+{
+	for (size_t i = 0; i < t->n; ) {
+		size_t before = t->n;
+
+		if (t->th[i].dead)
+			poll_thread(t, i);
+		if (t->n == before)
+			i++;
+	}
+	return gone(t);
+}
+
 /* Waits until all known threads stand still.  0, 1 gone, -1 deadline. */
 static int settle(struct trace *t, int64_t deadline)
 {
@@ -297,7 +312,7 @@ static int settle(struct trace *t, int64_t deadline)
 		int64_t left;
 
 		if (interrupt_all(t, first))
-			return gone(t);
+			return fetch_dead(t);
 		for (size_t i = 0; i < t->n; ) {
 			size_t before = t->n;
 
