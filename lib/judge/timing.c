@@ -263,6 +263,18 @@ static int excludes(struct calib *c)
 	return 0;
 }
 
+/* Of a few brackets, two that something disturbed would make a C as long as a
+ * short call.  By what this one is too small all racers' times are too long:
+ * that makes them alike, and pays nobody. */
+static double least(const double *v, size_t n)
+{
+	double min = v[0];
+
+	for (size_t i = 1; i < n; i++)
+		min = fmin(min, v[i]);
+	return min;
+}
+
 static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
 			size_t skip, double *out)
 {
@@ -276,7 +288,8 @@ static int calib_series(struct calib *c, double idle_ns, uint32_t flags,
 			v[i - skip] = (double)res.ns -
 				      (double)res.msg.own_ns;
 	}
-	*out = stats_median(v, c->iterations);
+	*out = c->iterations < CALIB_ITER ? least(v, c->iterations) :
+					    stats_median(v, c->iterations);
 	return 0;
 }
 
