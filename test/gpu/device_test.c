@@ -426,7 +426,7 @@ static void lease(void **state)
 
 	(void)state;
 	check(dev->ops->lease(dev, 1, 1, &e), &e);
-	assert_int_equal(dev->ops->foreign(dev), 0);
+	assert_int_equal(dev->ops->foreign(dev, NULL), 0);
 	dev->ops->unlease(dev);
 }
 
@@ -458,12 +458,12 @@ static void stranger(void **state)
 	if (!device_cuda_sees_processes(dev))
 		print_message("NVML does not name processes here\n");
 	else
-		assert_int_equal(dev->ops->foreign(dev), 1);
+		assert_int_equal(dev->ops->foreign(dev, NULL), 1);
 	close(leave[1]);
 	while (read(ready[0], &c, 1) > 0)
 		;
 	close(ready[0]);
-	assert_int_equal(dev->ops->foreign(dev), 0);
+	assert_int_equal(dev->ops->foreign(dev, NULL), 0);
 }
 
 static void nodes(void **state)
