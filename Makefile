@@ -112,7 +112,7 @@ $B/test/%_test: $B/test/lib/%_test.o $B/libca.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS) -lcmocka
 
-# Programs for a machine with a GPU; elsewhere they say that they skip.
+# Programs for a machine with a GPU; built everywhere, since they would rot.
 gpu_progs := $(patsubst test/gpu/%.c,$B/test/gpu/%,\
 	$(wildcard test/gpu/*_test.c test/gpu/*_bench.c))
 $(gpu_progs): $B/test/gpu/%: $B/test/gpu/%.o $B/test/gpu/peer.o $B/libca.a
@@ -128,7 +128,7 @@ helpers := $(patsubst test/tools/%.c,$B/test/%,$(wildcard test/tools/*.c))
 $(helpers): $B/test/%: $B/test/tools/%.o $B/libca.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-test-bins: $(tests:%=$B/test/%) $(helpers)
+test-bins: $(tests:%=$B/test/%) $(helpers) $(gpu_progs)
 
 help: ; @sed -n 's/^    \(make\|test\/\|\.ci\)/\1/p' HACKING.md
 
@@ -141,7 +141,7 @@ test: all test-bins
 test-lib: test-bins
 	@B=$B BIN=$(BIN) test/run.sh lib
 
-test-gpu: all $(gpu_progs) $(helpers)
+test-gpu: all test-bins
 	@B=$B BIN=$(BIN) test/run.sh gpu
 
 # All of test/attacks, and that each is paid where its defence is missing.
@@ -182,7 +182,7 @@ bench: all
 	@test/bench/stages.sh cpu
 	@test/bench/json.sh
 
-bench-gpu: all $(gpu_progs) $(helpers)
+bench-gpu: all test-bins
 	@$B/test/gpu/bracket_bench
 	@test/bench/stages.sh cuda
 	@[ -z "$${CUDA_AGENT_WORKDIR-}" ] || test/bench/try.sh

@@ -102,7 +102,11 @@ static void check_range(const struct tool *t, const struct opt *o,
 
 	if (o->lo >= o->hi || (v >= o->lo && v <= o->hi))
 		return;
-	snprintf(want, sizeof want, "%.15g to %.15g", o->lo, o->hi);
+	/* Such a limit is only that of the number's type. */
+	if (o->hi >= 0x1p53 - 1)
+		snprintf(want, sizeof want, "%.15g or more", o->lo);
+	else
+		snprintf(want, sizeof want, "%.15g to %.15g", o->lo, o->hi);
 	bad_value(t, o, text, want);
 }
 
