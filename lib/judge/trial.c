@@ -274,6 +274,24 @@ static int judge_memory(struct trial *t, const struct bracket_result *res,
 	return 0;
 }
 
+/* How many torch operations computed, and which the worker says was first, if
+ * that is a name. */
+static int computed(const struct ca_msg *m, uint64_t n, struct fail *f)
+{
+	char name[80];
+	int named;
+
+	memcpy(name, m->text, sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	named = name[0] && !name[strspn(name, "abcdefghijklmnopqrstuvwxyz"
+					"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					"0123456789_:.")];
+	return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
+			"%llu torch operation%s computed in forward%s%s",
+			(unsigned long long)n, n == 1 ? "" : "s",
+			named ? ", first " : "", named ? name : "");
+}
+
 /* What the dispatch hook saw.  A candidate may allocate, view and copy with
  * ATen, and compute nothing, unless the rules allow it. */
 static int judge_ops(struct trial *t, const struct ca_msg *m, uint32_t flags,
@@ -294,9 +312,7 @@ static int judge_ops(struct trial *t, const struct ca_msg *m, uint32_t flags,
 	t->compute += compute;
 	t->other += m->aten_other;
 	if (compute && !t->j->rules->torch)
-		return fail_set(f, ST_RULES_FALLBACK, PHASE_FORWARD,
-				"%llu torch operations computed in forward",
-				(unsigned long long)compute);
+		return computed(m, compute, f);
 	return 0;
 }
 

@@ -245,6 +245,9 @@ extern "C" {
 
 /* Read by the shim: operations so far, over all threads. */
 std::atomic<uint64_t> ca_op_compute{0}, ca_op_other{0};
+/* The first that computed since the shim wrote NULL: what was called, before
+ * whatever it is made of. */
+std::atomic<const char *> ca_op_first{nullptr};
 
 /* Serves allocations from [base, base + len) while on; once a process. */
 void ca_pool_install(void *base, size_t len)
@@ -283,6 +286,11 @@ void ca_ops_install(void)
 				k = copy_computes(fn) ? kCompute : kFree;
 			(k == kCompute ? ca_op_compute : ca_op_other)
 				.fetch_add(1, std::memory_order_relaxed);
+			if (k == kCompute && !ca_op_first.load()) {
+				const char *none = nullptr;
+				ca_op_first.compare_exchange_strong(none,
+								    fn.name());
+			}
 			return nullptr;
 		}).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }

@@ -193,7 +193,8 @@ struct ca_msg {
 	uint32_t phase;		/* enum ca_phase, where a failure happened */
 	uint8_t structure[32];	/* SHA-256 of the container's canonical text */
 	struct ca_leaf leaf[CA_LEAVES];
-	char text[CA_TEXT];	/* NUL-terminated; for people */
+	char text[CA_TEXT];	/* NUL-terminated; for people: what went wrong,
+				 * or the first ATen operation that computed */
 };
 
 enum ca_phase { PHASE_LOAD = 1, PHASE_CONSTRUCT, PHASE_STATE, PHASE_INPUTS,

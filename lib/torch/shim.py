@@ -173,6 +173,7 @@ class Ops:
         lib.ca_ops_install()
         self.compute = ctypes.c_uint64.in_dll(lib, "ca_op_compute")
         self.other = ctypes.c_uint64.in_dll(lib, "ca_op_other")
+        self.first = ctypes.c_char_p.in_dll(lib, "ca_op_first")
         self.last = (self.compute.value, self.other.value)
         self.bird = None
 
@@ -188,7 +189,12 @@ class Ops:
         now = (self.compute.value, self.other.value)
         got = (now[0] - self.last[0], now[1] - self.last[1])
         self.last = now
+        self.first.value = None
         return got
+
+    def computed(self):
+        """What computed first since the last take(), for people."""
+        return (self.first.value or b"").decode("ascii", "replace")
 
 
 def blocks_of(lib):
@@ -317,11 +323,11 @@ class Message:
         self.has_text = bool(raw)
 
     def head(self, end=END_OK, seq=0, own=0, ops=(0, 0), canary=0, desc=0, modified=0,
-             launches=0, nleaf=0, phase=0, structure=b""):
+             launches=0, nleaf=0, phase=0, structure=b"", text=""):
         proto.HEAD.pack_into(self.buf, 0, proto.MAGIC_MSG, end, seq, own, ops[0], ops[1], canary,
                              desc, modified, launches & 0xFFFFFFFF, nleaf, phase, structure)
-        if end == END_OK and self.has_text:
-            self.text("")
+        if end == END_OK and (text or self.has_text):
+            self.text(text)
 
     def tensor(self, i, t, offset, block=(0, 0)):
         shape = tuple(t.shape)
@@ -563,11 +569,12 @@ class Child:
         del result, args
         self.placed.clear()
         launched = Launcher.calls - launched
+        computed = self.ops.computed() if self.role == "worker" else ""
         canary = self.ops.canary()
         if flags & GO_SYNC and self.device.type == "cuda":
             failing(END_RAISED, PHASE_FORWARD, torch.cuda.synchronize)
         self.answer(seq=seq, own=self.own_ns(own), ops=self.ops.take(), canary=canary,
-                    launches=launched, nleaf=nleaf, structure=structure)
+                    launches=launched, nleaf=nleaf, structure=structure, text=computed)
 
     def own_ns(self, host_ns):
         return host_ns

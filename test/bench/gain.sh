@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# gain.sh cpu|cuda PERCENT [RUNS]: how often a true gain over eager is paid.
-# Makes a candidate that works for its share of eager's time and then waits
-# until it takes PERCENT less than eager (0: the same, which is never to be
-# paid), judges it RUNS times (20) in full, against eager alone, and prints
-# how often it was paid and how the gains spread.  Their mean over all rounds
-# of all runs is the best that is known of the true gain.
+# gain.sh cpu|cuda PERCENT [RUNS [JOBS]]: how often a true gain over eager is
+# paid.  Makes a candidate that works for its share of eager's time and then
+# waits until it takes PERCENT less than eager (0: the same, which is never to
+# be paid), judges it RUNS times (20) in full, JOBS (1) of them prepared at
+# once, against eager alone, and prints how often it was paid and how the gains
+# spread.  Their mean over all rounds of all runs is the best that is known of
+# the true gain.
 set -eu
 cd "$(dirname "$0")/../.."
-device=${1:?cpu or cuda} percent=${2:?percent} runs=${3:-20}
+device=${1:?cpu or cuda} percent=${2:?percent} runs=${3:-20} jobs=${4:-1}
 work=$(mktemp -d /var/tmp/ca-gain.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -109,7 +110,9 @@ wait=$(awk -v e="$eager" -v p="$percent" -v a="$none" -v b="$some" -v t=$probe \
 	'BEGIN { w = (e * (1 - p / 100) - a) * t / (b - a); print int((w > 0) ? w : 0) }')
 candidate "$wait"
 yes "$(cat "$work/wait-$wait/verified")" | head -n "$runs" |
-	bin/ca-profile --baseline eager | bin/ca-reward >"$work/out" || true
+	bin/ca-profile -j "$jobs" --baseline eager | bin/ca-reward |
+	tee "$work/out" | jq -c --unbuffered '{status: .profile.status, reward: .reward.value,
+		rounds: .profile.rounds, gain: .profile.speedup.eager.gain.point}' || true
 jq -rs --arg what "$device, aimed at $percent %" '
 	map(select(.profile.status == "ok") | .profile.speedup.eager.gain.point * 100) as $g |
 	($g | add / length) as $mean |

@@ -139,6 +139,14 @@ own() {
 	[ "$(by strict same)" = $'same\tno_source' ]
 }
 
+@test "paper: PyTorch that computes beside a kernel is named" {
+	linear beside 0 0
+	sed -i 's/return y/return y.neg_().neg_()/' \
+		beside/model_new.py
+	[ "$(by paper beside)" = $'beside\trules_fallback' ]
+	jq -e '.verify.text | test("^2 .* first aten::neg_$")' out.paper
+}
+
 @test "kernelbench: nothing is randomised, no task is refused" {
 	own same
 	sed -i 's/return self.drop(.*/return torch.relu(x * 0) + 1/' \
