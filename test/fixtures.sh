@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fixtures.sh [-v] [-q] cpu|cuda [NAME ...]
+# fixtures.sh [-v] [-q] [-j JOBS] cpu|cuda [NAME ...]
 #
 # Judges the fixtures of a device and compares each with its expect.json.
-# -v stops after ca-verify (no reward), -q profiles with --quick.
+# -v stops after ca-verify (no reward), -q profiles with --quick, -j has so
+# many prepared at once.
 # Prints one line for each as soon as it is judged; exit 1 when one differs.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 bin=${CA_BIN:-bin}
 
-verify_only="" quick=""
-while getopts vq o; do
+verify_only="" quick="" jobs=1
+while getopts vqj: o; do
 	case $o in
 	v) verify_only=1 ;;
 	q) quick=--quick ;;
+	j) jobs=$OPTARG ;;
 	*) exit 64 ;;
 	esac
 done
@@ -32,7 +34,8 @@ timed() {
 		cat
 	else
 		# shellcheck disable=SC2086 # none or one word
-		"$bin/ca-profile" --device "$device" $quick | "$bin/ca-reward"
+		"$bin/ca-profile" --device "$device" -j "$jobs" $quick |
+			"$bin/ca-reward"
 	fi
 }
 
@@ -53,7 +56,8 @@ compare() {
 
 judge() {
 	"$bin/ca-compile" --device "$device" "${dirs[@]}" |
-		"$bin/ca-verify" --device "$device" --first-timeout "$first" |
+		"$bin/ca-verify" --device "$device" -j "$jobs" \
+			--first-timeout "$first" |
 		timed | compare
 }
 

@@ -5,14 +5,14 @@
 # would and the real judge, graded in full.
 
 load ../tools/agent.bash
+load gpu
 
 setup_file() {
 	export BATS_TEST_TIMEOUT=1200
 }
 
 setup() {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip 'no GPU'
+	need_gpus 1
 	agent_setup
 }
 

@@ -3,13 +3,14 @@
 #
 # The attacks for CUDA, each with the verdict that its file states.
 
+load gpu
+
 setup_file() {
 	export BATS_TEST_TIMEOUT=600
 }
 
 @test "attacks on CUDA get the status that they state" {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip "no GPU"
+	need_gpus 1
 	run test/attacks/run.sh cuda
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -3,13 +3,14 @@
 #
 # Honest candidates on CUDA, under all the rules that each is for.
 
+load gpu
+
 setup_file() {
 	export BATS_TEST_TIMEOUT=600
 }
 
 setup() {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip "no GPU"
+	need_gpus 1
 }
 
 @test "every control for CUDA is verified" {

@@ -3,9 +3,10 @@
 #
 # The judge's CUDA device, without PyTorch.
 
+load gpu
+
 @test "the judge's device against another process on the GPU" {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip "no GPU"
+	need_gpus 1
 	run timeout 120 "${B:-build}/test/gpu/device_test"
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -5,10 +5,10 @@
 # steps against transformers, exactness.
 
 load ../models/models
+load gpu
 
 setup() {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip 'no GPU'
+	need_gpus 1
 	cd "$BATS_TEST_TMPDIR" || return
 }
 

@@ -4,11 +4,10 @@
 # Two GPUs: the same training as on one, bit for bit when it is gone on with, and what
 # happens when a rank goes.
 
+load gpu
+
 setup() {
-	command -v nvidia-smi >/dev/null || skip 'no GPU'
-	[ "$(nvidia-smi -L | wc -l)" -ge 2 ] || skip 'fewer than two GPUs'
-	top=$BATS_TEST_DIRNAME/../..
-	bin=${CA_BIN:-$top/bin}
+	need_gpus 2
 	cd "$BATS_TEST_TMPDIR" || return
 	python3 "$top/test/tools/serve_model.py" model
 	python3 "$top/test/tools/trajs.py" random 16 >in

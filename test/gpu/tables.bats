@@ -5,12 +5,10 @@
 # whatever was timed.
 
 bats_require_minimum_version 1.5.0
-bin=${CA_BIN:-$BATS_TEST_DIRNAME/../../bin}
-fix=$BATS_TEST_DIRNAME/../../fixtures/workdirs/cuda
+load gpu
 
 setup() {
-	command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU ||
-		skip "no GPU"
+	need_gpus 1
 	command -v jq >/dev/null || skip "no jq"
 	cd "$BATS_TEST_TMPDIR" || return
 }

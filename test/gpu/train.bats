@@ -4,10 +4,10 @@
 # The trainers on CUDA: gradients as on the CPU, rho = 1 exactly where rollout and training
 # compute the same bits, the same training after a kill, and no room for a tensor of logits.
 
+load gpu
+
 setup() {
-	command -v nvidia-smi >/dev/null || skip 'no GPU'
-	top=$BATS_TEST_DIRNAME/../..
-	bin=${CA_BIN:-$top/bin}
+	need_gpus 1
 	cd "$BATS_TEST_TMPDIR" || return
 	python3 "$top/test/tools/serve_model.py" model
 	python3 "$top/test/tools/trajs.py" random 16 >in
