@@ -4,8 +4,8 @@
 # ca-agent on five tasks for CUDA, with a model that works as a strong one
 # would and the real judge, graded in full.
 
-load ../tools/agent.bash
 load gpu
+load ../tools/agent.bash
 
 setup_file() {
 	export BATS_TEST_TIMEOUT=1200
