@@ -13,11 +13,12 @@
 /*
  * One call: its length, CPU time of all threads by what the rules ask about,
  * and the time during which any thread was there.  By the latter threads that
- * are busy beside foreign code, or pretend to be, do not hide it.
+ * are busy beside foreign code, or pretend to be, do not hide it.  Strange is
+ * what is foreign and not torch's: the shim never goes there.
  */
 struct attrib_call {
-	double length, user, foreign, own;
-	double during_user, during_foreign;
+	double length, user, foreign, strange, own;
+	double during_user, during_foreign, during_strange;
 };
 
 /*
@@ -37,7 +38,8 @@ struct attribution {
 	struct attrib_call call[ATTRIB_CALLS];	/* and the first */
 	size_t ncall;
 	struct attrib_call now;			/* the one under way, */
-	int64_t until_user, until_foreign;	/* and what of it is counted */
+	int64_t until_user, until_foreign, until_strange; /* and what of it is
+							   * counted */
 };
 
 /* Begins a call; counts the `ns` before `when`, in the order of time, in
@@ -56,6 +58,8 @@ struct attrib_idle {
 				 * copied where it lies elsewhere */
 };
 
+/* By the calls in the middle: what pressed on some of them must not make more
+ * free. */
 void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
 
 /*

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/weaken.h"
 
-#define IDLE_CALLS 11
+#define IDLE_CALLS 17
 #define WARM_NS 20000000	/* brackets above it need no warm call */
 
 static int infra(struct fail *f, const struct err *e)

@@ -316,12 +316,39 @@ static void test_verdicts(void **state)
 	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 5000 },
 				       { 1, PLACE_OTHER, 4000 })), 1);
 	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5000 })), 0);
+	/* free, where an empty call takes 50 us there; the shim has no other
+	 * library, and makes no code */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 300 },
+				       { 1, PLACE_TORCH, 300 })), 0);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 300 },
+				       { 1, PLACE_ANON, 300 })), 1);
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 300 },
+				       { 1, PLACE_OTHER, 100 })), 0);
 	/* Python alone, however short the rest */
 	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
 				       { 1, PLACE_PYTHON, 2700 })), 1);
 	/* the shim's part */
 	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
 				       { 1, PLACE_PYTHON, 100 })), 0);
+}
+
+/* What an empty call takes is not what it takes when somebody interferes. */
+static void test_idle(void **state)
+{
+	struct attribution a = { .by = "perf" };
+	struct attrib_idle idle;
+
+	(void)state;
+	attrib_idle_of(&a, &idle);
+	assert_true(idle.user_ns <= 0 && idle.foreign_ns <= 0);
+	for (int i = 0; i < 12; i++) {
+		attrib_call(&a);
+		attrib_see(&a, 1000000, PLACE_PYTHON, 100e3);
+		attrib_see(&a, 1000000, PLACE_TORCH, i % 6 ? 50e3 : 9e6);
+		attrib_keep(&a, 200000);
+	}
+	attrib_idle_of(&a, &idle);
+	assert_true(idle.foreign_ns < 51e3 && idle.user_ns < 151e3);
 }
 
 /* What is missing or contradicts itself never helps. */
@@ -416,6 +443,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_by_ptrace),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_busy_beside),
 		cmocka_unit_test(test_waiting),
