@@ -42,6 +42,10 @@ ours() { # the line of --list about this test's host
 	"$bin/ca-torch" --list | jq -c "select(.pid == $host)"
 }
 
+idle() { # its host has noticed that all are gone
+	[ "$(ours | jq '[.clients, .children] | tostring')" = '"[0,0]"' ]
+}
+
 @test "a second call finds the first one's host" {
 	"$bin/ca-torch" >again
 	[ "$(marked)" = "$host" ]
@@ -86,7 +90,7 @@ ours() { # the line of --list about this test's host
 	"$bin/ca-verify" built >out
 	[ "$(statuses verify out)" = $'axpby\tok' ]
 	[ "$(marked)" = "$host" ]
-	[ "$(ours | jq '[.clients, .children] | tostring')" = '"[0,0]"' ]
+	wait_for idle
 	[ "$(ours | jq '.served >= 3')" = true ]
 }
 
@@ -106,7 +110,7 @@ ours() { # the line of --list about this test's host
 	wait $pid || true
 	alone() { [ "$(marked)" = "$host" ]; }
 	wait_for alone
-	[ "$(ours | jq '[.clients, .children] | tostring')" = '"[0,0]"' ]
+	wait_for idle
 }
 
 @test "a host that is killed costs nobody a verdict" {
