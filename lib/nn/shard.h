@@ -34,6 +34,7 @@ struct train {
 	int32_t *count;			/* of each word */
 	struct nn_step step;
 	const void *row, *target, *order;
+	int head_rows;			/* whose logits exist at once */
 	int nout, entropy;		/* of the last forward */
 	float inv_temp;
 	int64_t steps;

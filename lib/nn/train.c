@@ -13,7 +13,10 @@
 
 #include "nn/safetensors.h"
 
-#define HEAD_ROWS 256		/* rows whose logits exist at once */
+/* Rows whose logits exist at once; each such part adds to the gradient of the
+ * head, which on a GPU takes longer than the products of few rows. */
+#define HEAD_ROWS_CPU  256
+#define HEAD_ROWS_CUDA 2048
 
 static void plan_weights(struct train *t)
 {
@@ -86,11 +89,14 @@ static void plan_head(struct train *t)
 	size_t n = (size_t)t->o.tokens, v = (size_t)nn_head_width(&t->m);
 	size_t h = (size_t)t->m.cfg.hidden, width, matrix, all;
 	struct gpu_plan *p = &t->plan;
+	size_t part = gpu_is_cpu(t->g) ? HEAD_ROWS_CPU : HEAD_ROWS_CUDA;
 	void **const row[] = { &t->lp, &t->ent, &t->lse, &t->dlp, &t->dent };
 
-	gpu_plan_add(p, "logits", &t->logits, HEAD_ROWS * v, 4);
+	part = part < n ? part : n;
+	t->head_rows = (int)part;
+	gpu_plan_add(p, "logits", &t->logits, part * v, 4);
 	if (gpu_act(t->g) != GPU_F32)
-		gpu_plan_add(p, "logits", &t->dlogits, HEAD_ROWS * v,
+		gpu_plan_add(p, "logits", &t->dlogits, part * v,
 			     gpu_type_size(gpu_act(t->g)));
 	for (size_t i = 0; i < 5; i++)
 		gpu_plan_add(p, "step", row[i], n, 4);
@@ -98,7 +104,7 @@ static void plan_head(struct train *t)
 	gpu_plan_add(p, "step", &t->ints, ints_of(t), 4);
 	nn_model_extent(&t->m, &width, &matrix);
 	all = gpu_work_size(t->g, n, width, matrix);
-	t->work_bytes = gpu_work_size(t->g, HEAD_ROWS, v + h, matrix);
+	t->work_bytes = gpu_work_size(t->g, part, v + h, matrix);
 	if (all > t->work_bytes)
 		t->work_bytes = all;
 	gpu_plan_add(p, "work space", &t->work, t->work_bytes, 1);
@@ -373,7 +379,7 @@ static const void *int_at(const void *p, int i)
 
 static int chunk_of(const struct train *t, int i)
 {
-	return t->nout - i < HEAD_ROWS ? t->nout - i : HEAD_ROWS;
+	return t->nout - i < t->head_rows ? t->nout - i : t->head_rows;
 }
 
 static void head_forward(struct train *t)

@@ -46,8 +46,9 @@ def main():
     with open(out / "model.safetensors", "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for _, size in tensors(shape):
-            t = torch.ones(size) if len(size) == 1 else torch.empty(size).uniform_(-.035, .035)
-            f.write(t.to(torch.bfloat16).view(torch.int16).numpy().tobytes())
+            t = torch.empty(size, dtype=torch.bfloat16)
+            t = t.fill_(1) if len(size) == 1 else t.uniform_(-.035, .035)
+            f.write(t.view(torch.int16).numpy())
     (out / "config.json").write_text(json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": 64,
         "tie_word_embeddings": True, "max_position_embeddings": 131072, "rope_theta": 500000,

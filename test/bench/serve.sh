@@ -9,6 +9,7 @@
 # Random weights of a real model's size (test/bench/random_model.py).
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
+top=$PWD
 # shellcheck source=test/setup/lib.sh
 . test/setup/lib.sh
 device=${1:-cpu}
@@ -18,8 +19,8 @@ case $device in
 cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=100 dtype=fp32 ;;
 *) shape=${2:-135m} streams=256 length=512 prefix=20000 new=500 dtype=bf16 ;;
 esac
-py=$(models_python) || {
-	say 'no torch: test/setup/venv.sh models installs it'
+py=$(torch_python) || {
+	say 'no torch: make deps'
 	exit 1
 }
 work=$(mktemp -d /var/tmp/ca-bench.XXXXXX)
@@ -38,7 +39,8 @@ own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
 	-j "$streams" --ctx $((prefix + 2 * new + 64)) \
 	--cache $((streams * (length + 32) + 4 * prefix)) >"$work/url" &
 pid=$!
-until [ -s "$work/url" ]; do
+for ((i = 0; i < 600; i++)); do
+	[ ! -s "$work/url" ] || break
 	kill -0 "$pid"
 	sleep 0.1
 done
@@ -46,11 +48,10 @@ ask() {
 	python3 test/bench/serve_client.py "$(cat "$work/url")" "$@"
 }
 served=$(ask streams "$streams" "$length")
-mapfile -t turn < <(ask turn "$prefix" "$new")
-mapfile -t pause < <(ask reload 64 "$length")
 awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
 	printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n",
 		n, served, own, 100 * served / own }'
+mapfile -t turn < <(ask turn "$prefix" "$new")
 # Multiplications of a token: of the layers' matrices, and with each token that
 # it attends to.
 ops=$(jq -r '.num_hidden_layers * (.hidden_size * (2 * .hidden_size +
@@ -65,4 +66,5 @@ awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$pre
 		(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
 	printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
 		same, behind / same }'
+mapfile -t pause < <(ask reload 64 "$length")
 echo "pauses of three reloads: ${pause[*]} ms"

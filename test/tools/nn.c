@@ -40,6 +40,7 @@
 #include "nn/train.h"
 #include "rec/reader.h"
 #include "gradients.h"
+#include "meter.h"
 
 static struct err e = ERR_INIT;
 
@@ -235,6 +236,19 @@ static int resume(const char *dir, const char *save, const char *count)
 	return 0;
 }
 
+static struct train *open_metered(struct meter *m, const struct train_opts *o,
+				  struct str *table)
+{
+	struct train *t;
+
+	meter_start(m, o->device);
+	t = train_open(o, table, &e);
+	if (!t)
+		die_err(&e);
+	fprintf(stderr, "%s", table->buf);
+	return t;
+}
+
 static int time_training(char **argv)
 {
 	int seqs = atoi(argv[3]), len = atoi(argv[4]), n = seqs * len;
@@ -245,17 +259,15 @@ static int time_training(char **argv)
 	};
 	const struct train_adam adam = { 1e-5, 0.9, 0.95, 1e-8, 0.1, 1 };
 	struct str table = STR_INIT;
-	struct train *t = train_open(&o, &table, &e);
+	struct meter meter;
+	struct train *t = open_metered(&meter, &o, &table);
 	int32_t *ids = calloc(4 * (size_t)n + 1, sizeof *ids);
 	int32_t *first = ids + n, *row = first + n + 1, *target = row + n;
 	float *lp = calloc(2 * (size_t)n, sizeof *lp), *dlp = lp + n;
 	struct train_batch b = { ids, first, row, target, seqs, 0, 1 };
 	struct rng r;
-	double flops, best = 1e9, norm = 0;
+	double flops, best = 1e9, norm = 0, all = 0, second = 0;
 
-	fprintf(stderr, "%s", table.buf);
-	if (!t)
-		die_err(&e);
 	rng_seeded(&r, 3);
 	for (int i = 0; i < n; i++) {
 		ids[i] = (int32_t)rng_below(&r, (uint64_t)train_model(t)->
@@ -268,9 +280,12 @@ static int time_training(char **argv)
 	}
 	for (int s = 0; s <= seqs; s++)
 		first[s] = s * len;
-	for (int i = 0; i < 6; i++) {
+	/* The first one chooses algorithms; long ones need not be many. */
+	for (int i = 0; i < 6 && (i < 2 || all < 5); i++) {
 		int64_t start = now_ns();
 		double took, loss = 0;
+
+		meter_mark(&meter, i == 1 ? 1 : 2);
 
 		if (train_forward(t, &b, lp, NULL, &e) ||
 		    train_backward(t, dlp, NULL, &e) ||
@@ -279,10 +294,13 @@ static int time_training(char **argv)
 			die_err(&e);
 		took = (double)(now_ns() - start) * 1e-9;
 		best = took < best ? took : best;
+		all += took;
+		second = i == 1 ? took : second;
 		for (int k = 0; k < b.nout; k++)
 			loss -= (double)lp[k] / b.nout;
 		printf("step %d: %.1f ms, loss %.4f, norm %.4f\n", i,
 		       took * 1e3, loss, norm);
+		fflush(stdout);
 	}
 	flops = 6.0 * (double)nn_config_params(&train_model(t)->cfg) +
 		6.0 * train_model(t)->cfg.layers *
@@ -290,7 +308,10 @@ static int time_training(char **argv)
 	printf("%d x %d: %.0f tokens/s, MFU %.1f %%\n", seqs, len, n / best,
 	       gpu_peak(train_gpu(t)) > 0 ? 100 * flops * n / best /
 	       gpu_peak(train_gpu(t)) : 0.0);
+	meter_memory(&meter, table.buf);
+	meter_kernels(&meter, 1, second);
 	train_close(t);
+	meter_end(&meter);
 	free(ids);
 	free(lp);
 	str_release(&table);
@@ -322,6 +343,18 @@ static void run_requests(struct request *q, pthread_t *thread, int n)
 		pthread_join(thread[i], NULL);
 }
 
+/* Weights are read once a step: what of the memory's bandwidth that takes. */
+static void say_bandwidth(const struct gen *g, const char *device, double step)
+{
+	struct cu_info i;
+	int k = strcmp(device, "cpu") ? cu_find(device, NULL) : -1;
+
+	if (k >= 0 && !cu_info(k, &i, NULL))
+		printf("bandwidth: %.1f %%\n", 100 *
+		       2.0 * (double)nn_config_params(gen_config(g)) /
+		       step / i.bytes_per_s);
+}
+
 static int time_decoding(char **argv)
 {
 	int n = atoi(argv[3]), len = atoi(argv[4]);
@@ -330,13 +363,19 @@ static int time_decoding(char **argv)
 		.slots = n, .ctx = len + 16,
 		.flags = atoi(argv[5]) ? GPU_EXACT : 0
 	};
-	struct gen *g = gen_open(&o, NULL, &e);
+	struct str table = STR_INIT;
+	struct meter meter;
+	struct gen *g;
 	struct request *q = calloc((size_t)n, sizeof *q);
 	pthread_t *thread = calloc((size_t)n, sizeof *thread);
 	struct gen_stats was, now;
+	double wall = 0, steps = 1;
 
+	meter_start(&meter, o.device);
+	g = gen_open(&o, &table, &e);
 	if (!g)
 		die_err(&e);
+	fprintf(stderr, "%s", table.buf);
 	for (int i = 0; i < n; i++) {
 		q[i].g = g;
 		for (int k = 0; k < 16; k++)
@@ -350,14 +389,23 @@ static int time_decoding(char **argv)
 	}
 	for (int round = 0; round < 2; round++) {
 		gen_get_stats(g, &was);
+		meter_mark(&meter, (uint64_t)round);
 		run_requests(q, thread, n);
+		meter_mark(&meter, 2);
 		gen_get_stats(g, &now);
+		wall = now.busy_s - was.busy_s;
+		steps = (double)(now.steps - was.steps);
 		printf("%d at once, %s: %.0f tokens/s\n", n,
 		       round ? "warm" : "cold",
-		       (double)(now.new_tokens - was.new_tokens) /
-		       (now.busy_s - was.busy_s));
+		       (double)(now.new_tokens - was.new_tokens) / wall);
+		fflush(stdout);
 	}
+	say_bandwidth(g, o.device, wall / steps);
+	meter_memory(&meter, table.buf);
+	meter_kernels(&meter, steps, wall);
 	gen_close(g);
+	meter_end(&meter);
+	str_release(&table);
 	for (int i = 0; i < n; i++) {
 		free(q[i].r.id);
 		free(q[i].r.logprob);
