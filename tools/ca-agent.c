@@ -117,11 +117,30 @@ static const struct tool tool = {
 	.max_operands = -1,
 };
 
+/* Members that requests have anyway would be there twice. */
+static void check_body(void)
+{
+	static const char *const own[] = {
+		"model", "messages", "tools", "max_tokens", "temperature",
+		"top_p", "top_k", "seed", "logprobs", "return_token_ids",
+		"stream", "n"
+	};
+	struct err e = ERR_INIT;
+	struct json *body = json_parse(agent.body, strlen(agent.body),
+				       JSON_MAX_LINE, NULL, &e);
+	size_t i;
+
+	if (json_type(body) != JSON_OBJECT)
+		die(CA_USAGE, "--body takes a JSON object");
+	for (i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (json_get(body, own[i]))
+			die(CA_USAGE, "--body must not have '%s': ca-agent "
+			    "sets that itself", own[i]);
+	json_free(body);
+}
+
 static void check(const struct common *c)
 {
-	struct err e = ERR_INIT;
-	struct json *body;
-
 	if (!endpoints.n == !agent.model_cmd)
 		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
 	if (endpoints.n && !*agent.model)
@@ -130,11 +149,8 @@ static void check(const struct common *c)
 		die(CA_USAGE, "--resume needs --dir");
 	if (agent.single_turn && agent.eval)
 		die(CA_USAGE, "--single-turn and --eval exclude each other");
-	body = agent.body ? json_parse(agent.body, strlen(agent.body),
-				       JSON_MAX_LINE, NULL, &e) : NULL;
-	if (agent.body && json_type(body) != JSON_OBJECT)
-		die(CA_USAGE, "--body takes a JSON object");
-	json_free(body);
+	if (agent.body)
+		check_body();
 	agent.seeded = c->seeded;
 	agent.seed = c->seed;
 	agent.no_prov = c->no_prov;

@@ -27,8 +27,9 @@ static int64_t room(const struct rollout *r)
 	return most > 0 && most < left ? most : left;
 }
 
-static void add_body(struct jw *w, const char *text)
+void body_write(const struct agent_opts *o, struct jw *w)
 {
+	const char *text = o->body;
 	struct json *j = text ? json_parse(text, strlen(text), JSON_MAX_LINE,
 					   NULL, NULL) : NULL;
 	const struct json *m;
@@ -71,7 +72,7 @@ static int make_body(struct rollout *r, struct err *e)
 		jw_kbool(&w, "logprobs", 1);
 		jw_kbool(&w, "return_token_ids", 1);
 	}
-	add_body(&w, o->body);
+	body_write(o, &w);
 	jw_end_obj(&w);
 	str_release(&tools);
 	return r->body.failed ? err_set(e, CA_SOFTWARE, "out of memory") : 0;

@@ -42,6 +42,7 @@ static void write_model(struct jw *w, const struct rollout *r)
 	if (o->top_k >= 0)
 		jw_kint(w, "top_k", o->top_k);
 	jw_kint(w, "max_tokens", o->max_tokens);
+	body_write(o, w);
 	if (r->s.logprobs[0])
 		jw_kstr(w, "logprobs", r->s.logprobs);
 	jw_end_obj(w);

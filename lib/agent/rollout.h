@@ -116,6 +116,8 @@ int act(struct rollout *r, struct err *e);
 /* Asks the model and logs its answer, or the stop.  All turns before are on
  * the disk then. */
 int ask_model(struct rollout *r, struct err *e);
+/* The members of --body, into the object that w is in. */
+void body_write(const struct agent_opts *o, struct jw *w);
 /* What is to be done while it thinks. */
 void ask_idle(struct rollout *r, struct net_idle *idle);
 

@@ -119,18 +119,31 @@ static void apply_begin(struct state *s, const struct json *ev)
 }
 
 /* Calls whose arguments are JSON go back as calls, others as text. */
-static void write_calls(struct jw *w, const struct calls *c)
+static int goes_back(const struct call *c)
 {
-	size_t i, n = 0;
+	return !(c->flags & (CALL_BROKEN | CALL_TEXT));
+}
+
+static int any_goes_back(const struct calls *c)
+{
+	size_t i;
 
 	for (i = 0; i < c->n; i++)
-		n += !(c->c[i].flags & (CALL_BROKEN | CALL_TEXT));
-	if (!n)
+		if (goes_back(&c->c[i]))
+			return 1;
+	return 0;
+}
+
+static void write_calls(struct jw *w, const struct calls *c)
+{
+	size_t i;
+
+	if (!any_goes_back(c))
 		return;
 	jw_key(w, "tool_calls");
 	jw_arr(w);
 	for (i = 0; i < c->n; i++) {
-		if (c->c[i].flags & (CALL_BROKEN | CALL_TEXT))
+		if (!goes_back(&c->c[i]))
 			continue;
 		jw_obj(w);
 		jw_kstr(w, "id", c->c[i].id);
@@ -168,6 +181,7 @@ static void write_content(struct state *s, struct jw *w,
 	const struct calls *c = &s->calls;
 	struct str sent = STR_INIT;
 	size_t i, from;
+	int more;
 
 	str_adds(&sent, text);
 	for (i = 0; i < c->n; i++)
@@ -175,13 +189,16 @@ static void write_content(struct state *s, struct jw *w,
 			str_addf(&sent, "%s<tool_call>\n%s %s\n</tool_call>",
 				 sent.len ? "\n" : "", c->c[i].name,
 				 c->c[i].raw ? c->c[i].raw : "");
+	more = sent.len > strlen(text);
 	jw_key(w, "content");
 	from = s->messages.len;
-	if (json_type(content) == JSON_STRING)
+	/* A message has content or calls. */
+	if (json_type(content) == JSON_STRING ||
+	    !(more || any_goes_back(c)))
 		jw_str(w, text);
 	else
 		jw_null(w);
-	if (sent.len > strlen(text)) {
+	if (more) {
 		jw_key(w, "sent");
 		keep_back(s, from);
 		jw_strn(w, sent.buf, sent.len);
@@ -365,7 +382,7 @@ static void record_call(struct state *s, const struct call *c,
 static void take_result(struct state *s, const struct call *c,
 			const char *text)
 {
-	if (!(c->flags & (CALL_TEXT | CALL_BROKEN)))
+	if (goes_back(c))
 		add_message(s, "tool", c->id, text);
 	else
 		str_addf(&s->deferred, "%s<tool_response>\n%s\n"

@@ -7,7 +7,8 @@ endpoint.py --stdio SCRIPT    reads request lines, writes answer lines (ca-agent
 
 SCRIPT is a JSON array of turns; the number of assistant messages in a request says which one it
 gets (the last one again when there are no more).  Or it is {seed: S, turns: [...]}, and a
-request's seed less S says it.  A turn:
+request's seed less S says it; or {scripts: [{code, turns}, ...]}, of which a request gets the one
+whose code its user message shows.  A turn:
   content, calls [{name, args (object, or a string taken as it is), id}], finish, usage [p, c],
   message (instead of these), extra (members of the answer), wait (seconds before it, HTTP only),
   faults (before the answer, one for each attempt): {status, headers, body} | {reset} | {cut} |
@@ -44,7 +45,10 @@ def complain(req):
 
 def turn_of(script, req):
     n = sum(m["role"] == "assistant" for m in req["messages"])
-    if isinstance(script, dict):
+    if "scripts" in script:
+        user = next(m["content"] for m in req["messages"] if m["role"] == "user")
+        script = next(s["turns"] for s in script["scripts"] if s["code"] in user)
+    elif isinstance(script, dict):
         n, script = req["seed"] - script["seed"], script["turns"]
     return n, script[min(n, len(script) - 1)]
 

@@ -2,40 +2,45 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ca-agent on five tasks for the CPU, with a model that works as a strong one
-# would and the real judge, graded in full (make test-agent).
+# would and the real judge, graded in full (make test-agent).  The five are
+# worked on side by side, before the first test.
 
 load ../tools/agent.bash
 
 setup_file() {
 	export BATS_TEST_TIMEOUT=1200
+	agent_setup
+	export dir
+	solve cpu diag-matmul matmul-sum softmax-temperature \
+		cross-entropy resnet-basicblock
 }
 
 setup() {
-	agent_setup
+	cd "$dir" || return
 }
 
-teardown() {
+teardown_file() {
 	agent_teardown
 }
 
 @test "solved: diag-matmul" {
-	solve cpu diag-matmul
+	was_solved cpu diag-matmul
 }
 
 @test "solved: matmul-sum" {
-	solve cpu matmul-sum
+	was_solved cpu matmul-sum
 }
 
 @test "solved: softmax-temperature" {
-	solve cpu softmax-temperature
+	was_solved cpu softmax-temperature
 }
 
 @test "solved: cross-entropy" {
-	solve cpu cross-entropy
+	was_solved cpu cross-entropy
 }
 
 @test "solved: resnet-basicblock" {
-	solve cpu resnet-basicblock
+	was_solved cpu resnet-basicblock
 }
 
 @test "under --eval the best of two is judged once more, in full" {

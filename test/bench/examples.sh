@@ -10,7 +10,7 @@ device=${1:-cpu}
 echo '| example | over eager | over torch.compile | reward |'
 echo '|---|---|---|---|'
 bin/ca-compile --device "$device" "skills/$device-kernels/examples"/* |
-	bin/ca-profile --device "$device" | bin/ca-reward | jq -r '
+	bin/ca-profile --device "$device" | bin/ca-reward | jq --unbuffered -r '
 	def number: . * 100 | round / 100;
 	def bounds: if .lower then " (\(.lower | number) to \(.upper | number))" else "" end;
 	def times: if . == null then "not known" else "\(.point | number)x\(bounds)" end;

@@ -2,40 +2,44 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ca-agent on five tasks for CUDA, with a model that works as a strong one
-# would and the real judge, graded in full.
+# would and the real judge, graded in full.  They are worked on side by side,
+# before the first test.
 
 load gpu
 load ../tools/agent.bash
 
 setup_file() {
-	export BATS_TEST_TIMEOUT=1200
+	need_gpus 1
+	agent_setup
+	export dir
+	solve cuda diag-matmul matmul-sum softmax-temperature \
+		cross-entropy resnet-basicblock
 }
 
 setup() {
-	need_gpus 1
-	agent_setup
+	cd "$dir" || return
 }
 
-teardown() {
+teardown_file() {
 	agent_teardown
 }
 
 @test "solved: diag-matmul" {
-	solve cuda diag-matmul
+	was_solved cuda diag-matmul
 }
 
 @test "solved: matmul-sum" {
-	solve cuda matmul-sum
+	was_solved cuda matmul-sum
 }
 
 @test "solved: softmax-temperature" {
-	solve cuda softmax-temperature
+	was_solved cuda softmax-temperature
 }
 
 @test "solved: cross-entropy" {
-	solve cuda cross-entropy
+	was_solved cuda cross-entropy
 }
 
 @test "solved: resnet-basicblock" {
-	solve cuda resnet-basicblock
+	was_solved cuda resnet-basicblock
 }

@@ -104,7 +104,8 @@ print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
 	for lib in "$part"/lib/python3*/site-packages; do
 		echo "$site" >"$lib/torch.pth"
 	done
-	pip install -q "transformers[serving]==$transformers_version" &&
+	pip install -q "transformers[serving]==$transformers_version" \
+		"openai==$openai_version" &&
 		finish "$cache/venv-tests"
 }
 

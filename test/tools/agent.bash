@@ -126,10 +126,25 @@ work() {
 		-d "$1" --rules paper "${@:2}" tasks >out
 }
 
-# solve DEVICE NAME: it is solved and graded in full
+# solve DEVICE NAME ...: that model works on several, behind one judge, each
+# graded in full.
 solve() {
-	strong "$1" "$2"
-	work "$1" --grade full
+	local device=$1 name
+	shift
+	for name; do
+		strong "$device" "$name"
+		cat tasks >>all.tasks
+		jq -c --slurpfile task tasks '{code: $task[0].code, turns: .}' script
+	done | jq -cs '{scripts: .}' >all
+	mv all script
+	mv all.tasks tasks
+	work "$device" -j $# --grade full
+	mv out all
+}
+
+# was_solved DEVICE NAME: what became of it
+was_solved() {
+	jq -c --rawfile c "$root/fixtures/workdirs/$1/$2/model.py" 'select(.task.code == $c)' all >out
 	solved "$1" "$2"
 	jq -e '.evaluations[-1].candidate | .reward.provisional // false | not' out
 }

@@ -408,6 +408,7 @@ put() { # text: a turn that writes model_new.py
 	check 'needs --model' --endpoint http://x
 	check 'needs --dir' --model-cmd cat --resume
 	check 'takes a JSON object' --model-cmd cat --body 3
+	check "must not have 'top_p'" --model-cmd cat --body '{"min_p": 0, "top_p": 1}'
 	run "$bin/ca-agent" --endpoint ftp://x --model m -q tasks
 	[ "$status" = 75 ]
 }
