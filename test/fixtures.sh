@@ -49,7 +49,8 @@ compare() {
 		(($rec.name == $w.name) and ($s == $w.verify) and
 		 ($verify_only != "" or ($w.reward | any(. == $r)))) as $good |
 		[if $good then "ok" else "NOT OK" end, $w.name, ($s // "none"),
-		 ($r // "-"), "expected \($w.verify) \($w.reward | tojson)"] | @tsv),
+		 ($r // "-"), "expected \($w.verify) \($w.reward | tojson)",
+		 if $good then empty else $rec.verify.text // "" end] | @tsv),
 		(inputs | "NOT OK\t\(.name)\tone too many")' |
 		awk '{ print; fflush() } !/^ok/ { bad = 1 } END { exit bad }'
 }

@@ -3,6 +3,7 @@
  * An NVIDIA GPU as a device of the judge.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,27 +220,21 @@ out:
 	return rc;
 }
 
-static int cmp_ns(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* What a probe takes on this machine when nobody else works. */
+/* What a probe takes on this machine when nobody else works: the least, since
+ * others of ours may be loading something. */
 static int calibrate_probe(struct cuda *c, struct err *e)
 {
-	int64_t ns[PROBES];
-	double usual;
+	int64_t least = INT64_MAX;
 
 	for (int i = 0; i < PROBES; i++) {
-		ns[i] = cuda_probe(c, e);
-		if (ns[i] < 0)
+		int64_t ns = cuda_probe(c, e);
+
+		if (ns < 0)
 			return -1;
+		if (ns < least)
+			least = ns;
 	}
-	qsort(ns, PROBES, sizeof(ns[0]), cmp_ns);
-	usual = (double)ns[PROBES / 2] * 1e-3 * LATE_FACTOR;
-	c->late_us = usual > LATE_LEAST_US ? usual : LATE_LEAST_US;
+	c->late_us = fmax((double)least * 1e-3 * LATE_FACTOR, LATE_LEAST_US);
 	return 0;
 }
 

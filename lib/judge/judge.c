@@ -134,6 +134,16 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 	return rc;
 }
 
+int judge_alone(struct judge *j, struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (!judge_lease(j, 1, &e))
+		return 0;
+	j->unleased = 1;
+	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
 double judge_copy_rate(struct judge *j)
 {
 	size_t bytes = judge_on_cuda(j) ? COPY_CUDA : COPY_CPU;

@@ -102,18 +102,6 @@ static int race_all(struct judge *j, struct oracle *o, const char *task,
 	return 0;
 }
 
-/* From here on clocks run: the device is nobody else's.  What is prepared
- * before that leaves others their work. */
-static int alone(struct judge *j, struct fail *f)
-{
-	struct err e = ERR_INIT;
-
-	if (!judge_lease(j, 1, &e))
-		return 0;
-	j->unleased = 1;
-	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-}
-
 static void attempt(struct judge *j, const struct subject *s, void *result)
 {
 	struct profiled *p = result;
@@ -135,7 +123,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	    (j->rules->guarded && guard_task(j, &o, s->task_id, &g, &p->f)) ||
 	    (!j->rules->own_state &&
 	     oracle_state(j, &o, rng_u64(&j->rng), 1, &p->f)) ||
-	    alone(j, &p->f) || trial_idle(j, &o, &p->f))
+	    judge_alone(j, &p->f) || trial_idle(j, &o, &p->f))
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
 	p->written = o.expect_bytes;

@@ -74,6 +74,10 @@ void spent(struct judge *j, enum spent what, int64_t began);
 /* The lease of the device, for as long as --lease-timeout says. */
 int judge_lease(struct judge *j, int exclusive, struct err *e);
 
+/* From here on the device is nobody else's; what is prepared before that
+ * leaves others their work.  -1: `f` says that it was not to be had. */
+int judge_alone(struct judge *j, struct fail *f);
+
 /* Starts the host when there is none.  -1: `f` is a fault. */
 int host_ready(struct judge *j, struct fail *f);
 int judge_on_cuda(const struct judge *j);

@@ -184,7 +184,10 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	v->t.r = &r;
 	v->t.counted = trial_counts(j, &p);
 	have_runner = 1;
-	if (runner_start(j, &o, &r, &p, &v->f))
+	/* On CUDA the judge's kernels order the candidate's work and find out
+	 * what goes on behind its answer: third contexts are in the way. */
+	if (runner_start(j, &o, &r, &p, &v->f) ||
+	    (judge_on_cuda(j) && judge_alone(j, &v->f)))
 		goto out;
 	if (!rounds(j, &o, &v->t, &v->f))
 		trace_calls(j, &r, &v->origin);

@@ -23,3 +23,9 @@ setup() {
 	# All of them had begun when the first one was done.
 	grep -m 1 -B 99 'is done' told | grep -q 'record 2: process'
 }
+
+@test "judges that verify at once do not take each other for the candidate" {
+	yes "$("$bin/ca-compile" --device cuda "$fix/axpby")" | head -n 8 >in || true
+	"$bin/ca-verify" -j 4 --device cuda in >out
+	[ "$(jq -r .verify.status out | sort | uniq -c | xargs)" = '8 ok' ]
+}
