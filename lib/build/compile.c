@@ -20,6 +20,7 @@
 
 #include "base/io.h"
 #include "build/limits.h"
+#include "build/part.h"
 #include "build/pch.h"
 #include "build/run.h"
 #include "build/scratch.h"
@@ -272,24 +273,41 @@ static int run_unit(struct work *w, const struct plan_unit *u,
 	return run_tool(w, argv, out, u->memory, res);
 }
 
-static int build_unit(struct work *w, size_t i, struct result *res)
+/* Compiles a unit.  `key`: under which it is kept, or NULL. */
+static int new_object(struct work *w, size_t i, const char *key,
+		      struct str *obj, struct result *res)
 {
-	char out[CA_PATH_MAX], name[32];
-	struct str obj = STR_INIT;
-	int rc = -1;
+	char out[CA_PATH_MAX];
 
 	if (out_of(out, w, i, &res->err) < 0 ||
 	    run_unit(w, &w->p->unit[i], out, res) < 0)
+		return -1;
+	if (res->status != ST_OK)
+		return 0;
+	if (take(out, "object.o", obj, &res->err) < 0) {
+		err_clear(&res->err);
+		res->status = ST_COMPILE_ERROR;
+		str_adds(&res->log, "error: the compiler left no object\n");
+	} else if (key && !res->log.len) {	/* warnings come each time */
+		part_put(key, obj);
+	}
+	return 0;
+}
+
+static int build_unit(struct work *w, size_t i, struct result *res)
+{
+	char name[32], key[CACHE_KEY];
+	int keyed = part_key(w->p, &w->p->unit[i], w->o->level, key);
+	struct str obj = STR_INIT;
+	int rc = -1;
+
+	if (keyed && part_get(key, &obj))
+		res->status = ST_OK;
+	else if (new_object(w, i, keyed ? key : NULL, &obj, res) < 0)
 		goto out;
 	rc = 0;
 	if (res->status != ST_OK)
 		goto out;
-	if (take(out, "object.o", &obj, &res->err) < 0) {
-		err_clear(&res->err);
-		res->status = ST_COMPILE_ERROR;
-		str_adds(&res->log, "error: the compiler left no object\n");
-		goto out;
-	}
 	snprintf(name, sizeof(name), "%zu.o", i);
 	rc = write_text(w->obj, name, obj.buf ? obj.buf : "", obj.len,
 			&res->err);
