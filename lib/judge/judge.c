@@ -78,6 +78,7 @@ void judge_close(struct judge *j)
 {
 	if (!j)
 		return;
+	ahead_dismiss(j);
 	ahead_leave(j);
 	if (j->dev) {
 		runner_forget(j);

@@ -106,10 +106,14 @@ class Worker(Runner):
     object = None
     built = None
 
-    def begin(self, req, foreign=True):
+    def begin(self, req):
         if req.get("object") is not None:
-            self.object = private_copy(self.fd(req["object"]))
-        super().begin(req, foreign)
+            try:
+                self.object = private_copy(self.fd(req["object"]))
+            except OSError as exc:      # where the jail is closed, its files are limited
+                raise Fail(proto.END_OOM, PHASE_LOAD,
+                           f"no memory for the built object: {exc.strerror}") from None
+        super().begin(req)
 
     def prepare(self, req):
         form = req.get("form", "light")
