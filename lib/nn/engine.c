@@ -18,7 +18,7 @@
 struct layout {
 	int32_t *ids, *pos, *slot, *index, *first, *len, *pages;
 	int32_t *score, *target;	/* rows to score, their next tokens */
-	int32_t *drawn;
+	int32_t *drawn;			/* one download with the next */
 	float *drawn_lp;
 	int t, nseq, max_rows, max_len;
 	int nout;			/* rows whose logits are drawn from */
@@ -119,8 +119,7 @@ static void plan_step(struct engine *g)
 		     sizeof(float));
 	gpu_plan_add(p, "logits", &g->out_x, n * (size_t)c->hidden, e);
 	gpu_plan_add(p, "logits", &g->out_n, n * (size_t)c->hidden, e);
-	gpu_plan_add(p, "step", &g->out_id, n, 4);
-	gpu_plan_add(p, "step", &g->out_lp, n, 4);
+	gpu_plan_add(p, "step", &g->out_id, 2 * n, 4);
 	gpu_plan_add(p, "step", &g->out_lse, n, 4);
 	gpu_plan_add(p, "step", &g->ints, ints_of(g), 4);
 	gpu_plan_add(p, "step", &g->floats, DRAW_ARRAYS * n, 4);
@@ -137,15 +136,15 @@ static int host_arrays(struct engine *g, struct err *e)
 
 	l->ids = i;
 	l->out_part = calloc(n, sizeof *l->out_part);
-	l->drawn = calloc(n, sizeof *l->drawn);
-	l->drawn_lp = calloc(n, sizeof *l->drawn_lp);
+	l->drawn = calloc(2 * n, sizeof *l->drawn);
 	l->temp = calloc(DRAW_ARRAYS * n, sizeof *l->temp);
 	g->words = calloc((size_t)g->m.cfg.vocab, sizeof *g->words);
 	g->tape = calloc(slots + 1, sizeof *g->tape);
 	g->decoded = calloc(slots + 1, sizeof *g->decoded);
-	if (!i || !l->out_part || !l->drawn || !l->drawn_lp || !l->temp ||
+	if (!i || !l->out_part || !l->drawn || !l->temp ||
 	    !g->words || !g->tape || !g->decoded)
 		return err_set(e, CA_SOFTWARE, "no memory");
+	l->drawn_lp = (float *)(void *)(l->drawn + n);
 	l->pos = i + rows;
 	l->slot = l->pos + rows;
 	l->index = l->slot + rows;
@@ -240,6 +239,7 @@ static int occupy(struct engine *g, struct str *table, struct err *e)
 		gpu_plan_print(&g->plan, table);
 	if (gpu_plan_commit(g->g, &g->plan, e))
 		return -1;
+	g->out_lp = (float *)g->out_id + out_rows(g);
 	gpu_set_work(g->g, g->work, gpu_is_cpu(g->g) ? 1 :
 		     gpu_work_size(g->g, 1, 1, 1));
 	return nn_model_bind(&g->m, e);
@@ -323,7 +323,6 @@ void engine_close(struct engine *g)
 	free(g->l.ids);
 	free(g->l.out_part);
 	free(g->l.drawn);
-	free(g->l.drawn_lp);
 	free(g->l.temp);
 	free(g->words);
 	free(g->tape);
@@ -574,6 +573,8 @@ static int find_top(struct engine *g, struct engine_part *p, int k,
 		struct engine_top *t = &p->top[i];
 
 		t->logprob = (float)((double)(t->logprob * inv) - lse);
+		if (t->logprob < ENGINE_NEVER)
+			t->logprob = ENGINE_NEVER;
 		if (t->id == p->id)
 			t->logprob = p->logprob;
 	}
@@ -584,10 +585,9 @@ static int find_top(struct engine *g, struct engine_part *p, int k,
 static int fetch(struct engine *g, struct engine_part *part, struct err *e)
 {
 	struct layout *l = &g->l;
-	size_t bytes = (size_t)l->nout * 4;
+	size_t bytes = l->nout ? (out_rows(g) + (size_t)l->nout) * 4 : 0;
 
-	if (gpu_download(g->g, l->drawn, g->out_id, bytes, e) ||
-	    gpu_download(g->g, l->drawn_lp, g->out_lp, bytes, e))
+	if (gpu_download(g->g, l->drawn, g->out_id, bytes, e))
 		return -1;
 	for (int i = 0; i < l->nout; i++) {
 		struct engine_part *p = &part[l->out_part[i]];
@@ -597,6 +597,45 @@ static int fetch(struct engine *g, struct engine_part *part, struct err *e)
 		if (p->ntop && find_top(g, p, i, e))
 			return -1;
 	}
+	return 0;
+}
+
+static int has_mask(const struct engine *g, const struct engine_part *part)
+{
+	for (int k = 0; k < g->l.nout; k++)
+		if (part[g->l.out_part[k]].mask)
+			return 1;
+	return 0;
+}
+
+/* Logits that are masked go through the host. */
+static int mask(struct engine *g, const struct engine_part *part,
+		struct err *e)
+{
+	size_t v = (size_t)g->m.cfg.vocab, bytes = v * sizeof *g->words;
+
+	for (int k = 0; k < g->l.nout; k++) {
+		const struct engine_part *p = &part[g->l.out_part[k]];
+		float *row = (float *)g->logits + (size_t)k * v;
+
+		if (!p->mask)
+			continue;
+		if (gpu_download(g->g, g->words, row, bytes, e))
+			return -1;
+		p->mask(p->mask_ctx, g->words);
+		gpu_upload(g->g, row, g->words, bytes);
+	}
+	return 0;
+}
+
+static int compute_masked(struct engine *g, const struct engine_part *part,
+			  const struct nn_step *s, struct err *e)
+{
+	run_layers(g, s);
+	run_head(g, at_int(g, g->l.index), g->l.nout);
+	if (mask(g, part, e))
+		return -1;
+	run_sample(g);
 	return 0;
 }
 
@@ -633,10 +672,14 @@ int engine_step(struct engine *g, struct engine_part *part, int nparts,
 
 	lay_out(g, part, nparts);
 	s = upload(g);
-	if (s.max_rows == 1 && s.t == g->l.nout)
+	if (has_mask(g, part)) {
+		if (compute_masked(g, part, &s, e))
+			return -1;
+	} else if (s.max_rows == 1 && s.t == g->l.nout) {
 		decode(g, &s);
-	else
+	} else {
 		compute(g, &s);
+	}
 	/* Scores use the same buffers, so what was drawn leaves first. */
 	return fetch(g, part, e) || score(g, part, nparts, e) ? -1 : 0;
 }

@@ -49,6 +49,7 @@ int engine_chunk(const struct engine *g);	/* prompts' tokens in a step */
 uint64_t engine_sum(const struct engine *g);
 
 #define ENGINE_TOP 20		/* alternatives of a drawn token, at most */
+#define ENGINE_NEVER (-9999.0f)	/* log-probability of those that are masked */
 
 struct engine_top {
 	int32_t id;
@@ -68,6 +69,10 @@ struct engine_part {
 	 * positions from + 1 .. from + rows that are below `scored`. */
 	float *score;
 	int scored;
+	/* If not NULL, called before a token is drawn: lowers the logits of
+	 * those that may not be. */
+	void (*mask)(void *ctx, float *logits);
+	void *mask_ctx;
 	/* Results of a part that draws; top has ntop, the likeliest first. */
 	int32_t id;
 	float logprob;

@@ -226,6 +226,8 @@ static void fill_parts(struct gen *g, int n)
 		g->work[i].u = (float)(rng_u64(&j->rng) >> 40) * 0x1p-24f;
 		g->work[i].ntop = r->top ? r->ntop : 0;
 		g->work[i].top = g->top + i * ENGINE_TOP;
+		g->work[i].mask = r->max_new ? r->mask : NULL;
+		g->work[i].mask_ctx = r->mask_ctx;
 	}
 }
 

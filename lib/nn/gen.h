@@ -46,6 +46,11 @@ struct gen_req {
 	/* Called after each token, in the engine's thread, where nothing of
 	 * gen may be called: 0 ends the sequence.  May be NULL. */
 	int (*more)(void *ctx, int32_t token, float logprob);
+	/* If not NULL, called there before each token: lowers the logits, of
+	 * the whole vocabulary, of those that may not be drawn.  Then
+	 * log-probabilities are those among the others. */
+	void (*mask)(void *ctx, float *logits);
+	void *mask_ctx;
 	/* Called in the engine's thread when the request has ended; it may be
 	 * freed from then on.  For gen_submit; gen_run has its own. */
 	void (*ended)(void *ctx);

@@ -25,7 +25,7 @@
 struct entry {
 	const char *p;			/* NULL: no such token */
 	size_t len;
-	int special;
+	int special, added;
 };
 
 struct tok {
@@ -194,7 +194,7 @@ static int read_merge(const struct json *j, const char **left,
 static int find_spelt(struct tok *t, const char *text, size_t len,
 		      struct str *bytes, int32_t *id)
 {
-	struct entry x = { NULL, 0, 0 };
+	struct entry x = { NULL, 0, 0, 0 };
 	char *copy = arena_strndup(&t->arena, text, len);
 
 	if (!copy || unspell(t, copy, &x) <= 0 ||
@@ -260,6 +260,7 @@ static int load_added(struct tok *t, const struct json *added, struct err *e)
 		if (set_entry(t, id, text, 0, e))
 			return -1;
 		t->entry[id].special = a.special;
+		t->entry[id].added = 1;
 		a.p = t->entry[id].p;
 		a.len = t->entry[id].len;
 		if (added_add(a.normalized ? t->normalized : t->raw, &a))
@@ -554,6 +555,11 @@ int32_t tok_id(const struct tok *t, const char *text, size_t len)
 int tok_special(const struct tok *t, int32_t id)
 {
 	return id >= 0 && id < t->count && t->entry[id].special;
+}
+
+int tok_added(const struct tok *t, int32_t id)
+{
+	return id >= 0 && id < t->count && t->entry[id].added;
 }
 
 int32_t tok_count(const struct tok *t)

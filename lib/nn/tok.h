@@ -63,6 +63,10 @@ int32_t tok_id(const struct tok *t, const char *text, size_t len);
 /* Whether the id is a special token (control, not content). */
 int tok_special(const struct tok *t, int32_t id);
 
+/* Whether the id is an added token, special or not: cut out of a text as a
+ * whole. */
+int tok_added(const struct tok *t, int32_t id);
+
 /* One more than the highest id. */
 int32_t tok_count(const struct tok *t);
 

@@ -115,6 +115,7 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 	c->started = (int64_t)time(NULL);
 	rng_fresh(&c->seeds);
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->wording, NULL);
 	init_lane(c, &c->prompts);
 	init_lane(c, &c->orders);
 	pthread_cond_init(&c->news, NULL);
@@ -146,7 +147,9 @@ void core_close(struct core *c)
 	gen_close(c->gen);
 	prompt_close(c->prompt);
 	recall_free(c->recall);
+	words_free(c->words);
 	pthread_cond_destroy(&c->news);
+	pthread_mutex_destroy(&c->wording);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -182,6 +185,20 @@ void core_expire(struct core *c, int now)
 			query_has_news(q);
 		}
 	pthread_mutex_unlock(&c->lock);
+}
+
+const struct words *core_words(struct core *c)
+{
+	const struct nn_config *cfg = gen_config(c->gen);
+	const struct words *w;
+
+	pthread_mutex_lock(&c->wording);
+	if (!c->words)
+		c->words = words_new(prompt_tok(c->prompt), cfg->eos,
+				     cfg->neos);
+	w = c->words;
+	pthread_mutex_unlock(&c->wording);
+	return w;
 }
 
 void core_count(struct core *c, int status)

@@ -39,12 +39,15 @@ struct lane {
 };
 
 struct query;
+struct words;
 
 struct core {
 	struct core_opts o;
 	struct gen *gen;
 	struct prompt *prompt;
 	struct recall *recall;
+	pthread_mutex_t wording;	/* of words, made when first needed */
+	struct words *words;
 	struct lane prompts, orders;	/* which may wait for a device */
 	pthread_t teller;
 	int telling;
@@ -83,6 +86,9 @@ int core_live(struct core *c);
 /* Ends queries whose time is over; all of them, and orders that wait for the
  * device, with `now`. */
 void core_expire(struct core *c, int now);
+
+/* The vocabulary for serve/guide.h.  NULL: no memory. */
+const struct words *core_words(struct core *c);
 
 /* Counts an answer. */
 void core_count(struct core *c, int status);

@@ -56,12 +56,14 @@ static void free_query(struct query *q)
 		free(h->r.logprob);
 		free(h->r.top);
 		free(h->end);
+		guide_free(h->guide);
 		str_release(&h->text);
 	}
 	for (int i = 0; q->prompt && i < q->w.nprompts; i++)
 		tok_ids_release(&q->prompt[i]);
 	free(q->prompt);
 	free(q->choice);
+	shape_free(q->shape);
 	want_release(&q->w);
 	str_release(&q->body);
 	str_release(&q->out);
@@ -151,14 +153,23 @@ static int note_token(void *ctx, int32_t token, float logprob)
 	struct choice *h = ctx;
 	struct core *c = h->q->c;
 
-	(void)token;
+	int over = h->guide && guide_take(h->guide, token);
+
 	(void)logprob;
 	pthread_mutex_lock(&c->lock);
 	h->avail = h->r.n;
 	h->weights_now = h->r.weights[1];
 	query_has_news(h->q);
 	pthread_mutex_unlock(&c->lock);
-	return 1;
+	/* Nothing can follow but what the client wants ignored. */
+	return !(over && h->r.ignore_eos);
+}
+
+static void mask_tokens(void *ctx, float *logits)
+{
+	struct choice *h = ctx;
+
+	guide_mask(h->guide, logits, gen_config(h->q->c->gen)->vocab);
 }
 
 static void note_end(void *ctx)
@@ -374,6 +385,18 @@ static int room(const struct query *q, const struct tok_ids *p,
 	return (int)left;
 }
 
+static int fill_guide(struct query *q, struct choice *h, struct fault *f)
+{
+	const struct words *words = q->shape ? core_words(q->c) : NULL;
+
+	if (!q->shape)
+		return 0;
+	h->guide = words ? guide_new(words, q->shape) : NULL;
+	h->r.mask = mask_tokens;
+	h->r.mask_ctx = h;
+	return h->guide ? 0 : fault_set(f, 500, NULL, NULL, "no memory");
+}
+
 static int fill_choice(struct query *q, int i, uint64_t seed,
 		       const struct gen_weights *now, struct fault *f)
 {
@@ -408,7 +431,7 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 				  sizeof *h->r.top);
 	if (!h->r.id || !h->r.logprob || !h->end || (w->top && !h->r.top))
 		return fault_set(f, 500, NULL, NULL, "no memory");
-	return 0;
+	return fill_guide(q, h, f);
 }
 
 static int fill_choices(struct query *q, struct fault *f)
@@ -459,6 +482,20 @@ static int enter(struct query *q, int slots, struct fault *f)
 	return -1;
 }
 
+static int find_shape(struct query *q, struct fault *f)
+{
+	const struct want *w = &q->w;
+	int marks = tok_id(prompt_tok(q->c->prompt), "<tool_call>", 11) >= 0;
+
+	if (w->form == WANT_FREE)
+		return 0;
+	q->shape = w->form == WANT_CALL ?
+		   shape_call(w->tools, w->tool, marks, f) :
+		   shape_json(w->form == WANT_SCHEMA ? w->schema : NULL,
+			      "response_format", f);
+	return q->shape ? 0 : -1;
+}
+
 static int prepare(struct query *q, struct fault *f)
 {
 	struct core *c = q->c;
@@ -471,7 +508,8 @@ static int prepare(struct query *q, struct fault *f)
 		return fault_set(f, 404, "model_not_found", "model",
 				 "there is no model '%.200s' here; '%s' is",
 				 q->w.model, c->o.name);
-	return encode_all(q, f) || fill_choices(q, f) ? -1 : 0;
+	return find_shape(q, f) || encode_all(q, f) || fill_choices(q, f) ?
+	       -1 : 0;
 }
 
 /* Opens the stream; -1: the answer is there already (time is over). */

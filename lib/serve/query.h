@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "serve/core.h"
+#include "serve/guide.h"
 #include "serve/tools.h"
 
 /* One completion. */
@@ -34,6 +35,7 @@ struct choice {
 	size_t told;			/* bytes and tokens in the stream */
 	int told_tokens, finished;
 	size_t told_chars;		/* in these tokens */
+	struct guide *guide;		/* the engine's thread's; or NULL */
 	struct tools_scan scan;		/* of calls in a stream; told of them */
 	size_t told_calls, told_args;	/* and of the last one's arguments */
 };
@@ -54,6 +56,7 @@ struct query {
 	struct want w;
 	struct tok_ids *prompt;		/* of each of w.nprompts */
 	struct recall_key key;		/* of a chat before its answer */
+	struct shape *shape;		/* what the answer has to be */
 	struct choice *choice;
 	int nchoices;
 	uint64_t party;			/* if the request names none */

@@ -138,12 +138,18 @@ static int read_choice(struct want *w, const struct json *j, struct fault *f)
 {
 	const char *how = json_str(j, "");
 
-	(void)w;
 	if (!strcmp(how, "auto") || !strcmp(how, "none"))
 		return 0;
+	w->form = WANT_CALL;
+	if (!strcmp(how, "required"))
+		return 0;
+	w->tool = json_get_str(json_get(j, "function"), "name", NULL);
+	if (w->tool && !strcmp(json_get_str(j, "type", ""), "function"))
+		return 0;
 	return fault_set(f, BAD, "unsupported_value", json_key(j),
-			 "'%s' may be \"auto\" or \"none\": a call cannot be "
-			 "forced", json_key(j));
+			 "'%s' may be \"auto\", \"none\", \"required\" or "
+			 "{\"type\": \"function\", \"function\": {\"name\": "
+			 "...}}", json_key(j));
 }
 
 static int read_max(struct want *w, const struct json *j, struct fault *f)
@@ -318,11 +324,28 @@ static int read_one(struct want *w, const struct json *j, struct fault *f)
 
 static int read_format(struct want *w, const struct json *j, struct fault *f)
 {
-	(void)w;
-	if (!strcmp(json_get_str(j, "type", ""), "text"))
+	const char *type = json_get_str(j, "type", "");
+
+	if (!strcmp(type, "text"))
 		return 0;
-	return fault_set(f, BAD, "unsupported_value", json_key(j),
-			 "the only response_format is {\"type\": \"text\"}");
+	/* A forced call is JSON of its own. */
+	if (w->form == WANT_FREE)
+		w->form = WANT_OBJECT;
+	if (!strcmp(type, "json_object"))
+		return 0;
+	w->schema = json_get(json_get(j, "json_schema"), "schema");
+	if (strcmp(type, "json_schema"))
+		return fault_set(f, BAD, "unsupported_value", json_key(j),
+				 "the type of '%s' may be \"text\", "
+				 "\"json_object\" or \"json_schema\"",
+				 json_key(j));
+	if (json_type(w->schema) != JSON_OBJECT)
+		return fault_set(f, BAD, "invalid_type", json_key(j),
+				 "'%s.json_schema.schema' has to be an object",
+				 json_key(j));
+	if (w->form == WANT_OBJECT)
+		w->form = WANT_SCHEMA;
+	return 0;
 }
 
 /* For the client's own books. */
@@ -397,6 +420,25 @@ static int read_members(struct want *w, struct fault *f)
 	return 0;
 }
 
+/* A call can be forced among tools only; and an answer that has to be JSON
+ * calls none. */
+static int check_form(const struct want *w, struct fault *f)
+{
+	const struct json *format = json_get(w->root, "response_format");
+	int text = !strcmp(json_get_str(format, "type", "text"), "text");
+
+	if (w->form == WANT_CALL && !w->tools)
+		return fault_set(f, BAD, "invalid_value", "tool_choice",
+				 "'tool_choice' forces a call, and there are "
+				 "no 'tools'");
+	if (w->tools && !text)
+		return fault_set(f, BAD, "unsupported_value",
+				 "response_format", "'response_format' and "
+				 "'tools' together are not supported, but for "
+				 "a tool_choice of \"none\"");
+	return 0;
+}
+
 int want_parse(struct want *w, enum want_kind kind, const char *body,
 	       size_t len, const struct want_defaults *d, struct fault *f)
 {
@@ -422,6 +464,8 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 				 "messages" : "prompt");
 	if (!strcmp(json_get_str(w->root, "tool_choice", ""), "none"))
 		w->tools = NULL;
+	if (check_form(w, f))
+		return -1;
 	if (w->top && !w->logprobs)
 		return fault_set(f, BAD, "invalid_value", "top_logprobs",
 				 "'top_logprobs' needs 'logprobs'");

@@ -18,6 +18,9 @@
 
 enum want_kind { WANT_CHAT, WANT_TEXT };
 
+/* What an answer has to be. */
+enum want_form { WANT_FREE, WANT_OBJECT, WANT_SCHEMA, WANT_CALL };
+
 /* What a request that says nothing about it gets. */
 struct want_defaults {
 	double temperature, top_p, min_p;
@@ -30,6 +33,9 @@ struct want {
 	const char *model;		/* NULL: not said */
 	const struct json *messages;	/* chat */
 	const struct json *tools;	/* NULL: none, or not to be used */
+	enum want_form form;		/* chat */
+	const struct json *schema;	/* for WANT_SCHEMA */
+	const char *tool;		/* for WANT_CALL; NULL: any */
 	const struct json *prompts;	/* text: see want_prompt */
 	int nprompts;
 	int n, stream, stream_usage;

@@ -266,8 +266,12 @@ foreign_template() {
 	refused 400 invalid_value "{$m,\"top_logprobs\":3}"
 	refused 400 invalid_value "{$m,\"stop\":[\"\"]}"
 	refused 400 unsupported_parameter "{$m,\"frequency_penalty\":0.5}"
-	refused 400 unsupported_value "{$m,\"response_format\":{\"type\":\"json_object\"}}"
-	refused 400 unsupported_value "{$m,\"tool_choice\":\"required\"}"
+	refused 400 unsupported_value "{$m,\"response_format\":{\"type\":\"xml\"}}"
+	refused 400 invalid_type "{$m,\"response_format\":{\"type\":\"json_schema\"}}"
+	refused 400 invalid_schema "{$m,\"response_format\":{\"type\":\"json_schema\",
+		\"json_schema\":{\"name\":\"x\",\"schema\":{\"pattern\":\"a\"}}}}"
+	refused 400 unsupported_value "{$m,\"tool_choice\":\"always\"}"
+	refused 400 invalid_value "{$m,\"tool_choice\":\"required\"}"
 	refused 400 invalid_value "{$m,\"tools\":[{\"type\":\"function\"}]}"
 	refused 400 invalid_function_parameters "{$m,\"tools\":[{\"type\":\"function\",
 		\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"thing\"}}}]}"
@@ -288,6 +292,42 @@ foreign_template() {
 	[ "$(ask /reload -I)" = 405 ]
 	# null says nothing.
 	[ "$(chat "{$m,\"max_tokens\":1,\"stop\":null,\"tools\":null,\"logit_bias\":{}}")" = 200 ]
+	finish
+}
+
+@test "an answer has the form that is asked for: JSON, a schema's, a call" {
+	local m='"messages":[{"role":"user","content":"in"}],"temperature":2,"seed":3'
+	serve
+	# Not one that a model of random weights writes by itself.
+	[ "$(chat "{$m,\"max_tokens\":150,\"logprobs\":true,\"top_logprobs\":5,
+		\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",
+		\"schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",\"y\"]},
+		\"b\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2}},
+		\"required\":[\"a\",\"b\"]}}}}")" = 200 ]
+	jq -e '.choices[0] | .finish_reason == "stop" and
+		(.message.content | fromjson | (.a == "x" or .a == "y") and
+			(.b | length <= 2))' answer
+	jq -e '[.choices[0].logprobs.content[] | .logprob, .top_logprobs[].logprob] |
+		all(. <= 0 and . >= -9999)' answer
+	# What is cut off begins as it should.
+	[ "$(chat "{$m,\"max_tokens\":60,\"response_format\":{\"type\":\"json_object\"}}")" = 200 ]
+	jq -e '.choices[0].message.content | test("^\\s*[{]")' answer
+	t='"tools":[{"type":"function","function":{"name":"g","strict":true,
+		"parameters":{"required":[],"additionalProperties":false}}}]'
+	[ "$(chat "{$m,$t,\"tool_choice\":{\"type\":\"function\",
+		\"function\":{\"name\":\"g\"}}}")" = 200 ]
+	jq -e '.choices[0] | .finish_reason == "tool_calls" and
+		(.message.tool_calls[0].function | .name == "g" and
+			(.arguments | fromjson) == {})' answer
+	[ "$(chat "{$m,$t,\"tool_choice\":{\"type\":\"function\",
+		\"function\":{\"name\":\"h\"}}}")" = 400 ]
+	jq -e '.error.param == "tool_choice"' answer
+	[ "$(chat "{$m,$t,\"response_format\":{\"type\":\"json_object\"}}")" = 400 ]
+	jq -e '.error.param == "response_format"' answer
+	# The end is masked until the text may end; then, ignored, it ends there.
+	[ "$(chat "{$m,\"max_tokens\":90,\"ignore_eos\":true,\"response_format\":{\"type\":
+		\"json_schema\",\"json_schema\":{\"schema\":{\"const\":[1,\"two\"]}}}}")" = 200 ]
+	jq -e '.choices[0].message.content | fromjson | . == [1, "two"]' answer
 	finish
 }
 
