@@ -46,8 +46,8 @@ void shells_rest(struct shells *s);
  * background once the tree has grown beyond its limit. */
 void shells_watch(struct shells *s);
 
-/* While the judge's clock runs: stops everything and gives the lease back;
- * thaw takes it again.  Time spent so does not count against commands. */
+/* While the judge is at work: stops everything and gives the lease back; thaw
+ * takes it again.  Time spent so does not count against commands. */
 void shells_freeze(struct shells *s);
 void shells_thaw(struct shells *s);
 /* The same for waits that need no silence: time does not count. */

@@ -197,12 +197,6 @@ int tries_snapshot(struct tries *t, struct rec *r, struct err *e)
 	return rc ? -1 : rec_refresh(r, e);
 }
 
-static int needs_clock(enum ask s)
-{
-	return s == ASK_PROFILE || s == ASK_REFERENCE ||
-	       s == ASK_REWARD;
-}
-
 /* As it stands in the line; "" when it is no candidate's. */
 static void id_of(const struct rec *r, char id[REC_ID_LEN + 2])
 {
@@ -218,21 +212,23 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 {
 	struct str line = STR_INIT;
 	char text[64];
-	int stops = t->shells && needs_clock(s), rc, n;
+	int rc, n;
 
 	n = snprintf(text, sizeof(text), "{\"stage\":\"%s\"}", ask_name(s));
 	rc = rec_true_ids(r) || rec_set(r, "ask", text, (size_t)n) ||
 	     rec_write(r, &line);
 	if (rc)
 		err_set(e, CA_DATAERR, "the candidate is too large");
-	/* Before the judge knows of it: its clock may start at once. */
-	if (stops)
+	/* Before the judge knows of it: its clock may start at once.  Whatever
+	 * is asked: the judge may be at a clock for another rollout first, which
+	 * waits for the lease that commands of this one have. */
+	if (t->shells)
 		shells_freeze(t->shells);
 	if (!rc)
 		rc = wire_send(t->o.judge, ++t->n, line.buf, line.len, e);
 	str_release(&line);
 	if (rc) {
-		if (stops)
+		if (t->shells)
 			shells_thaw(t->shells);
 		return -1;
 	}
@@ -284,8 +280,7 @@ static void settle(struct tries *t)
 	if (!t->shells)
 		return;
 	shells_excuse(t->shells, spent);
-	if (needs_clock(t->stage))
-		shells_thaw(t->shells);
+	shells_thaw(t->shells);
 }
 
 static void fail(struct tries *t, const char *why)

@@ -364,6 +364,24 @@ beats() {
 	jq -e '.outcome.reward == 1' out
 }
 
+@test "whoever waits for a verdict keeps no judge's clock from the processor" {
+	mv judge counts
+	# A lease of this test's own; it has to be free whenever a judge is asked.
+	export CA_CACHE=$dir/cache
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			flock -n -x cache/lease/cpu echo free >>free
+			cat <<<"$line"
+		done | ./counts
+	END
+	chmod 755 judge
+	beats "$(tool Write '{"file_path":"/work/model_new.py","content":"x"}')" \
+		"$(sh_turn 'ca-compile; ca-verify; ca-profile; ca-profile --reference')"
+	agent
+	[ "$(cat free | wc -l)" = 5 ]
+}
+
 @test "nothing of a rollout runs while its model thinks" {
 	serve_thinker() {
 		script "$(tool Bash "$(c 'while :; do date +%s%N >>kernels/beats; sleep 0.05; done' \
