@@ -46,11 +46,20 @@ done
 	usage >&2
 	exit 64
 }
+jq -en --arg a "$in" --arg b "$price" '[$a, $b | tonumber] | all(. >= 0)' >/dev/null 2>&1 || {
+	echo "rollout.sh: -c and -C take dollars" >&2
+	exit 64
+}
 mkdir -p "$out"
+exec 9>"$out/lock"
+flock -n 9 || {
+	echo "rollout.sh: another run is at work in '$out'" >&2
+	exit 75
+}
 
 status=0
 "$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
-	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" || status=$?
+	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" 9>&- || status=$?
 # 75: some were broken off; 65: some lines were no tasks.
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
@@ -61,7 +70,8 @@ jq -rn --argjson in "$in" --argjson price "$price" '
 	def counts(f): [f] | group_by(.) | map("\(.[0] // "none"): \(length)") | join(", ");
 	def total(f): [.[] | f // 0] | add // 0;
 	def mean: if length == 0 then "none" else add / length * 100 | round / 100 end;
-	[inputs | select(.kind == "trajectory")] |
+	[inputs | select(.kind == "trajectory") |
+		{task, outcome, cost, redundant_loop, schema_violations} | del(.task.code)] |
 	"\(length) trajectories of \(map(.task.id) | unique | length) tasks",
 	"rewards     " + counts(.[].outcome.reward) +
 		"; mean \([.[].outcome.reward | numbers] | mean)",

@@ -220,8 +220,8 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 	if (rc)
 		err_set(e, CA_DATAERR, "the candidate is too large");
 	/* Before the judge knows of it: its clock may start at once.  Whatever
-	 * is asked: the judge may be at a clock for another rollout first, which
-	 * waits for the lease that commands of this one have. */
+	 * is asked: it may be at another rollout's clock first, which waits for
+	 * the lease that commands of this one have. */
 	if (t->shells)
 		shells_freeze(t->shells);
 	if (!rc)

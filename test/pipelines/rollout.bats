@@ -33,6 +33,15 @@ teardown() {
 	sort out.d/trajectories.ndjson | cmp - first
 	run "$root/pipelines/rollout.sh" -m m
 	[ "$status" = 64 ]
+	run rollouts -e "$url" -c free tasks
+	[ "$status" = 64 ]
+	# Not while another one is at work there.
+	exec 8>out.d/lock
+	flock 8
+	run rollouts -e "$url" -k 2 tasks
+	[ "$status" = 75 ]
+	exec 8>&-
+	sort out.d/trajectories.ndjson | cmp - first
 	"$root/pipelines/rollout.sh" -h | grep -q '^Tasks in, trajectories out'
 }
 
