@@ -176,18 +176,21 @@ static int forked_rules(scmp_filter_ctx f)
 }
 
 /*
- * Nothing reports whose code a mapping was that is moved over.  And memory
+ * Nothing reports whose code a mapping was that is moved, be it over another's
+ * or into a hole that was made for it; CUDA has its own witness.  And memory
  * that the judge shares goes from one process to the next: holes in it are for
  * the next one to fill.
  */
-static int memory_rules(scmp_filter_ctx f)
+static int memory_rules(scmp_filter_ctx f, int cuda)
 {
+	static const int move[] = { SCMP_SYS(mremap) };
 	static const unsigned advice[] = { MADV_REMOVE, 20 /* COLD */,
 					   21 /* PAGEOUT */ };
 	size_t i;
-	int rc = refuse_if(f, SCMP_SYS(mremap),
-			   SCMP_A3_64(SCMP_CMP_MASKED_EQ, MREMAP_FIXED,
-				      MREMAP_FIXED));
+	int rc = cuda ? refuse_if(f, SCMP_SYS(mremap),
+				  SCMP_A3_64(SCMP_CMP_MASKED_EQ, MREMAP_FIXED,
+					     MREMAP_FIXED)) :
+			refuse(f, move, 1);
 
 	for (i = 0; i < COUNT(advice) && !rc; i++)
 		rc = refuse_if(f, SCMP_SYS(madvise),
@@ -200,7 +203,7 @@ static int memory_rules(scmp_filter_ctx f)
 }
 
 /* Signals only to itself: abort() and raise() go through tgkill. */
-static int worker_rules(scmp_filter_ctx f)
+static int worker_rules(scmp_filter_ctx f, int cuda)
 {
 	static const int send[] = { SCMP_SYS(kill), SCMP_SYS(tgkill),
 				    SCMP_SYS(rt_sigqueueinfo),
@@ -212,7 +215,7 @@ static int worker_rules(scmp_filter_ctx f)
 	if (!rc)
 		rc = refuse(f, tkill, 1);
 	if (!rc)
-		rc = memory_rules(f);
+		rc = memory_rules(f, cuda);
 	for (i = 0; i < COUNT(send) && !rc; i++)
 		rc = refuse_if(f, send[i],
 			       SCMP_A0_64(SCMP_CMP_NE, (unsigned)getpid(),
@@ -236,7 +239,7 @@ static int all_rules(scmp_filter_ctx f, enum filter_kind k, int cuda)
 	if (!rc && (k == FILTER_HELPER || k == FILTER_WORKER))
 		rc = forked_rules(f);
 	if (!rc && k == FILTER_WORKER)
-		rc = worker_rules(f);
+		rc = worker_rules(f, cuda);
 	return rc;
 }
 

@@ -356,9 +356,10 @@ static int still(struct runner *r, struct bracket_result *res, int64_t *when)
 }
 
 /* One call: the runner goes on until it has answered and stands still again.
- * `counts`: the witness tells of it.  1: it did not, as res->wait says. */
+ * 1: it did not, as res->wait says. */
 static int call(struct device *d, struct runner *r, struct ca_go *go,
-		int64_t deadline, int counts, struct bracket_result *res)
+		int64_t deadline, enum witness_what what,
+		struct bracket_result *res)
 {
 	struct witness *w = r->witness;
 	int64_t t0, t1, answered;
@@ -384,7 +385,7 @@ static int call(struct device *d, struct runner *r, struct ca_go *go,
 	if (weakened("stop"))
 		t1 = answered;
 	res->ns = t1 - t0;
-	witness_end(w, t1, counts);
+	witness_end(w, t1, what);
 	if (res->msg.seq != r->seq)
 		res->wait = WAIT_GARBAGE;
 	return res->wait != WAIT_OK;
@@ -406,7 +407,8 @@ static int warm_up(struct device *d, struct runner *r,
 	go.set = !go.set;
 	/* The real one comes with the real inputs. */
 	go.forward_seed = b->poison;
-	if (call(d, r, &go, b->deadline, 0, res) || res->msg.end != END_OK)
+	if (call(d, r, &go, b->deadline, WITNESS_WARM, res) ||
+	    res->msg.end != END_OK)
 		return 1;
 	res->bad_leaf = runner_note(r, &res->msg);
 	return !!res->bad_leaf;
@@ -434,7 +436,8 @@ static int cpu_bracket(struct device *d, struct runner *r,
 	if (reveal(r, b, e))
 		return -1;
 	/* Folding of parameters is what the first call is for. */
-	if (call(d, r, &go, b->deadline, !(go.flags & GO_FIRST), res))
+	if (call(d, r, &go, b->deadline, go.flags & GO_FIRST ? WITNESS_FIRST :
+		 WITNESS_COUNTS, res))
 		return 0;
 	capture(r, b, res);
 	return 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "base/str.h"
 
@@ -116,15 +117,16 @@ static struct module *add(struct modules *ms)
 /* One line; what is not executable is left out. */
 static int read_line(struct modules *ms, char *line)
 {
-	unsigned long long start, end, offset;
+	unsigned long long start, end, ino;
+	unsigned major, minor;
 	struct module *m;
 	char perms[8];
 	const char *base;
 	int at = 0;
 
 	line[strcspn(line, "\n")] = '\0';
-	if (sscanf(line, "%llx-%llx %7s %llx %*s %*s %n", &start, &end, perms,
-		   &offset, &at) < 4 || !at)
+	if (sscanf(line, "%llx-%llx %7s %*s %x:%x %llu %n", &start, &end, perms,
+		   &major, &minor, &ino, &at) < 6 || !at)
 		return 0;
 	if (!strchr(perms, 'x'))
 		return 0;
@@ -133,7 +135,9 @@ static int read_line(struct modules *ms, char *line)
 		return -1;
 	m->start = start;
 	m->end = end;
-	m->offset = offset;
+	m->dev = makedev(major, minor);
+	m->ino = ino;
+	m->written = perms[1] == 'w' || perms[3] != 'p';
 	m->place = place_of(line + at);
 	base = strrchr(line + at, '/');
 	base = base ? base + 1 : line + at;

@@ -13,7 +13,7 @@
 
 /* Whose code an instruction is. */
 enum place {
-	PLACE_OWN,	/* the candidate's object, byte for byte */
+	PLACE_OWN,	/* the candidate's object */
 	PLACE_BLAS,	/* a BLAS that an object may be linked with */
 	PLACE_TORCH,	/* torch's libraries: ATen */
 	PLACE_PYTHON,	/* the interpreter, torch's bindings, our shim */
@@ -29,8 +29,11 @@ enum place {
 const char *place_name(enum place p);
 
 struct module {
-	uint64_t start, end, offset;	/* offset in the file */
+	uint64_t start, end;
+	uint64_t dev, ino;	/* of the file */
 	enum place place;
+	int written;		/* somebody may write to it, or to its file
+				 * through another mapping */
 	int waits;		/* an OpenMP run-time: its own code waits for
 				 * work and computes nothing */
 	char name[64];		/* last part of the path; "" without */
@@ -44,7 +47,7 @@ struct modules {
 /*
  * Whose a file is, by its path as /proc/PID/maps has it.  Names count only
  * where confined code cannot write, so not below /tmp and /dev, nor for files
- * without a name.  PLACE_OWN is a claim, to be checked byte by byte.
+ * without a name.   PLACE_OWN is a claim, to be checked by the file's number.
  */
 enum place place_of(const char *path);
 

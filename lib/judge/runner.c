@@ -342,17 +342,23 @@ static int spec_fd(const struct oracle *o, const struct program *p,
 
 /*
  * The object as a memfd: a sealed child may open nothing below the cache, and
- * what it loads cannot change under it.  A copy stays here, by which the
- * witness knows the candidate's code.
+ * what it loads cannot change under it.  By this file the witness knows the
+ * candidate's code; a copy stays here for those who look into it.
  */
 static int object_fd(struct runner *r, const char *path, struct err *e)
 {
+	int fd;
+
 	if (read_file(path, BUILD_OBJECT_MAX, &r->image, e))
 		return -1;
-	if (r->witness)
-		witness_own(r->witness, r->image.buf, r->image.len,
-			    audit_wants_blas(r->image.buf, r->image.len));
-	return memfd_of(r->image.buf, r->image.len, e);
+	fd = memfd_code(r->image.buf, r->image.len, e);
+	if (fd >= 0 && r->witness &&
+	    witness_own(r->witness, fd,
+			audit_wants_blas(r->image.buf, r->image.len), e)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
 }
 
 static int load(struct judge *j, const struct oracle *o, struct runner *r,

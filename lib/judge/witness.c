@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -37,12 +38,11 @@ struct witness {
 				 * time before */
 	int64_t cpu;		/* at its begin */
 	struct rng rng;
-	const unsigned char *own;
-	size_t own_len;
-	int may_blas;
-	int mem;		/* /proc/PID/mem */
-	uint64_t checked;	/* page that was compared last */
-	int is_own;		/* and what came out */
+	struct stat own;	/* of the candidate's object */
+	int has_own, may_blas;
+	int mem, map;		/* /proc/PID/mem and pagemap */
+	uint64_t checked;	/* page that was looked at last */
+	int is_whole;		/* and what came out */
 	struct modules ms;
 	struct {
 		char name[64];
@@ -56,27 +56,35 @@ static int64_t around(struct witness *w, int64_t ns)
 	return ns / 4 * 3 + (int64_t)(rng_u64(&w->rng) % (uint64_t)(ns / 2));
 }
 
+static int open_of(pid_t pid, const char *name, int *fd, struct err *e)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	*fd = open(path, O_RDONLY | O_CLOEXEC);
+	return *fd < 0 ? err_sys(e, CA_UNAVAILABLE, "cannot open '%s'", path) :
+			 0;
+}
+
 struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 			     struct err *e)
 {
 	int fine = !!(flags & WITNESS_FINE);
 	struct witness *w = calloc(1, sizeof(*w));
-	char path[64];
 
 	if (!w) {
 		err_set(e, CA_SOFTWARE, "out of memory");
 		return NULL;
 	}
+	w->mem = w->map = -1;
 	w->pid = pid;
 	w->trace = t;
 	w->last = LOOK_COARSE_NS;
 	w->look_ns = fine ? LOOK_FINE_NS : LOOK_COARSE_NS;
 	rng_fresh(&w->rng);
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-	w->mem = open(path, O_RDONLY | O_CLOEXEC);
-	if (w->mem < 0) {
-		err_sys(e, CA_UNAVAILABLE, "cannot open '%s'", path);
-		free(w);
+	if (open_of(pid, "mem", &w->mem, e) ||
+	    open_of(pid, "pagemap", &w->map, e)) {
+		witness_close(w);
 		return NULL;
 	}
 	if (!(flags & WITNESS_TRACE))
@@ -100,16 +108,20 @@ void witness_close(struct witness *w)
 		return;
 	sampler_close(w->s);
 	modules_free(&w->ms);
-	close(w->mem);
+	if (w->mem >= 0)
+		close(w->mem);
+	if (w->map >= 0)
+		close(w->map);
 	free(w);
 }
 
-void witness_own(struct witness *w, const void *image, size_t len,
-		 int may_blas)
+int witness_own(struct witness *w, int fd, int may_blas, struct err *e)
 {
-	w->own = image;
-	w->own_len = len;
+	if (fstat(fd, &w->own))
+		return err_sys(e, CA_SOFTWARE, "the built object");
+	w->has_own = 1;
 	w->may_blas = may_blas;
+	return 0;
 }
 
 /* When to look first: some time within the call, if it is like the last. */
@@ -169,25 +181,38 @@ int witness_look(struct witness *w)
 	return trace_look(w->trace, deadline_in(2), on_thread, w);
 }
 
-/* Whether the page that runs is the built object's, byte for byte. */
-static int equals_own(struct witness *w, const struct module *m, uint64_t ip)
+/* Whether the page that ran is its file's: present, and no copy that somebody
+ * has written to. */
+static int is_whole(struct witness *w, uint64_t ip)
 {
-	uint64_t page = ip & ~(uint64_t)(PAGE - 1);
-	uint64_t off = page - m->start + m->offset;
-	unsigned char have[PAGE];
-	size_t n = PAGE;
+	const uint64_t present = UINT64_C(1) << 63, file = UINT64_C(1) << 61;
+	uint64_t page = ip / PAGE, entry = 0;
 
 	if (page == w->checked)
-		return w->is_own;
+		return w->is_whole;
 	w->checked = page;
-	w->is_own = 0;
-	if (!w->own || off >= w->own_len)
-		return 0;
-	if (n > w->own_len - off)
-		n = (size_t)(w->own_len - off);
-	w->is_own = pread(w->mem, have, n, (off_t)page) == (ssize_t)n &&
-		    !memcmp(have, w->own + off, n);
-	return w->is_own;
+	w->is_whole = pread(w->map, &entry, sizeof(entry),
+			    (off_t)(page * sizeof(entry))) ==
+			      (ssize_t)sizeof(entry) &&
+		      entry & present && entry & file;
+	return w->is_whole;
+}
+
+static int is_trusted(enum place p)
+{
+	return p == PLACE_OWN || p == PLACE_BLAS || p == PLACE_PYTHON ||
+	       p == PLACE_RUNTIME;
+}
+
+/* Whose a mapping is, apart from what its pages hold. */
+static enum place whose(const struct witness *w, const struct module *m)
+{
+	if (is_trusted(m->place) && m->written)
+		return PLACE_ANON;
+	if (m->place == PLACE_OWN &&
+	    (!w->has_own || m->ino != w->own.st_ino || m->dev != w->own.st_dev))
+		return PLACE_OTHER;
+	return m->place == PLACE_BLAS && !w->may_blas ? PLACE_OTHER : m->place;
 }
 
 /*
@@ -245,17 +270,16 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 
 	if (!at->kernel) {
 		m = modules_find(&w->ms, at->ip);
-		p = m ? m->place : PLACE_NOWHERE;
-		if (p == PLACE_OWN && !equals_own(w, m, at->ip))
-			p = PLACE_OTHER;
+		p = m ? whose(w, m) : PLACE_NOWHERE;
+		if (is_trusted(p) && !is_whole(w, at->ip))
+			p = PLACE_ANON;
 		if (p == PLACE_RUNTIME && !m->waits) {
+			/* Not all that looks like a caller has run. */
 			m = caller(w, at);
-			p = m ? m->place : PLACE_RUNTIME;
+			p = m ? whose(w, m) : PLACE_RUNTIME;
 		}
 		else if (p == PLACE_TORCH && is_waiting(w, at->ip))
 			p = PLACE_RUNTIME;
-		if (p == PLACE_BLAS && !w->may_blas)
-			p = PLACE_OTHER;
 	}
 	attrib_see(&w->saw, at->when, p, ns);
 	if (p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
@@ -274,18 +298,20 @@ static double weight(const struct witness *w, const struct sampled *seen,
 	       (double)(w->looked - w->began);
 }
 
-void witness_end(struct witness *w, int64_t t1, int counts)
+void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 {
 	const struct sampled *seen = sampler_seen(w->s);
 
 	w->last = t1 - w->began;
-	if (!counts)
+	if (what == WITNESS_FIRST)
 		return;
 	sampler_drain(w->s, w->began);
+	w->saw.moved += seen->mapped > 0;
+	if (what == WITNESS_WARM)
+		return;
 	sampler_sort(w->s);
 	attrib_call(&w->saw);
 	w->saw.calls++;
-	w->saw.moved += seen->mapped > 0;
 	/* Without its mappings nothing can be attributed: all is missing. */
 	if (seen->n && !modules_read(&w->ms, w->pid, NULL)) {
 		w->checked = 0;

@@ -4,9 +4,13 @@
  * the clock ran, and whose code that is (sampler.h, modules.h, attrib.h).
  * Nothing in the process is asked or believed.
  *
+ * Mappings are read when a call has ended, so what lies where samples were
+ * taken has to be what lay there: files' pages that nobody has written to, in
+ * mappings that nobody can write to, none of which came during a call (the
+ * filter refuses mremap, which the kernel does not report).
+ *
  * What remains: code that sees the samples' rhythm in its own clock and keeps
- * foreign work between them, or that moves its own object's mapping over the
- * foreign code it ran with mremap, which the kernel does not report.
+ * foreign work between them.
  */
 #ifndef CA_JUDGE_WITNESS_H
 #define CA_JUDGE_WITNESS_H
@@ -29,10 +33,9 @@ struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 			     struct err *e);
 void witness_close(struct witness *w);
 
-/* The candidate's object as it was built: code is the candidate's where it
- * equals this.  Not copied; NULL: none.  may_blas: it is linked with one. */
-void witness_own(struct witness *w, const void *image, size_t len,
-		 int may_blas);
+/* The candidate's object, a file that cannot change (memfd_code) and need not
+ * stay open.  may_blas: it is linked with one. */
+int witness_own(struct witness *w, int fd, int may_blas, struct err *e);
 
 /* The process stands still and is about to go on at t0. */
 void witness_begin(struct witness *w, int64_t t0);
@@ -42,8 +45,13 @@ void witness_begin(struct witness *w, int64_t t0);
  */
 int64_t witness_next(const struct witness *w);
 int witness_look(struct witness *w);
-/* It stands still again since t1.  `counts`: the call is one that is judged. */
-void witness_end(struct witness *w, int64_t t1, int counts);
+/*
+ * It stands still again since t1.  Of the first call, in which libraries may
+ * still be loaded, nothing counts.  Of one that warms up only whether memory
+ * became executable: what was made there would run in the next one.
+ */
+enum witness_what { WITNESS_FIRST, WITNESS_WARM, WITNESS_COUNTS };
+void witness_end(struct witness *w, int64_t t1, enum witness_what what);
 
 const struct attribution *witness_saw(const struct witness *w);
 

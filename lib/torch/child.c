@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -18,16 +19,39 @@
 
 #define END_SECONDS 1		/* to end by itself, or after a kill */
 #define REPORT_SECONDS 10
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10u
+#endif
 
-int memfd_of(const void *p, size_t len, struct err *e)
+static int fill(int fd, const void *p, size_t len, struct err *e)
 {
-	int fd = memfd_create("cuda-agent-text", MFD_CLOEXEC);
-
 	if (fd < 0)
 		return err_sys(e, CA_UNAVAILABLE, "cannot make a memfd");
 	if (write_full(fd, p, len, e)) {
 		close(fd);
 		return -1;
+	}
+	return fd;
+}
+
+int memfd_of(const void *p, size_t len, struct err *e)
+{
+	return fill(memfd_create("cuda-agent-text", MFD_CLOEXEC), p, len, e);
+}
+
+int memfd_code(const void *p, size_t len, struct err *e)
+{
+	static const char name[] = "cuda_extension";
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create(name, flags | MFD_EXEC);
+
+	if (fd < 0)		/* before Linux 6.3 */
+		fd = memfd_create(name, flags);
+	fd = fill(fd, p, len, e);
+	if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW |
+					      F_SEAL_SHRINK | F_SEAL_SEAL)) {
+		close(fd);
+		return err_sys(e, CA_UNAVAILABLE, "cannot seal a memfd");
 	}
 	return fd;
 }

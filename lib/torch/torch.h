@@ -108,6 +108,9 @@ int torch_send(struct torch_child *c, const char *json, size_t len,
 	       const int *fds, size_t nfds, struct err *e);
 /* A descriptor of a memfd that holds these bytes, to be sent along, or -1. */
 int memfd_of(const void *p, size_t len, struct err *e);
+/* The same for an object that will be loaded from there: nobody can write to
+ * it any more. */
+int memfd_code(const void *p, size_t len, struct err *e);
 
 int torch_send_go(struct torch_child *c, const struct ca_go *go,
 		  struct err *e);

@@ -10,8 +10,6 @@ from catorch import inline, launch, nodes, proto, state, table
 from catorch.proto import END_BAD_REQUEST, END_CONSTRUCT, PHASE_CONSTRUCT, PHASE_LOAD
 from catorch.shim import Child, Fail, failing, load_module, need, read_fd
 
-MFD_EXEC = 0x10
-
 
 def source_of(child, req):
     raw = read_fd(child.fd(req["code"]))
@@ -19,18 +17,6 @@ def source_of(child, req):
         return raw.decode("utf-8-sig")      # Python passes over a byte order mark too
     except UnicodeDecodeError:
         raise Fail(proto.END_SYNTAX, PHASE_LOAD, "the code is not UTF-8") from None
-
-
-def private_copy(fd):
-    """The object as memory of our own: inside the jail its file cannot be opened."""
-    raw = read_fd(fd)
-    try:
-        copy = os.memfd_create("cuda_extension", os.MFD_CLOEXEC | MFD_EXEC)
-    except OSError:             # before Linux 6.3
-        copy = os.memfd_create("cuda_extension", os.MFD_CLOEXEC)
-    with open(copy, "wb", closefd=False) as f:
-        f.write(raw)
-    return copy
 
 
 class Runner(Child):
@@ -108,11 +94,7 @@ class Worker(Runner):
 
     def begin(self, req):
         if req.get("object") is not None:
-            try:
-                self.object = private_copy(self.fd(req["object"]))
-            except OSError as exc:      # where the jail is closed, its files are limited
-                raise Fail(proto.END_OOM, PHASE_LOAD,
-                           f"no memory for the built object: {exc.strerror}") from None
+            self.object = os.dup(self.fd(req["object"]))
         super().begin(req)
 
     def prepare(self, req):

@@ -292,7 +292,7 @@ static int thread_works(void)
 	return ran;
 }
 
-/* Mappings moved over others, holes in memory that is shared. */
+/* Mappings moved, over others too, and holes in memory that is shared. */
 static int try_mappings(void)
 {
 	int prot = PROT_READ | PROT_WRITE, bad;
@@ -312,10 +312,23 @@ static int try_mappings(void)
 	bad |= got("give shared pages back", !madvise(s, 4096, MADV_REMOVE));
 	bad |= got("punch a hole", !fallocate(fd, FALLOC_FL_PUNCH_HOLE |
 					      FALLOC_FL_KEEP_SIZE, 0, 4096));
-	if (mremap(a, 8192, 1 << 20, MREMAP_MAYMOVE) == MAP_FAILED)
-		return 2;	/* as realloc does */
 	close(fd);
 	return bad;
+}
+
+/* On the CPU a mapping is not moved at all, and realloc copies. */
+static int try_growing(const struct prey *p)
+{
+	char *a = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	char *grown = realloc(malloc(1 << 20), 1 << 24);
+
+	(void)p;
+	if (a == MAP_FAILED || !grown)
+		return 2;
+	free(grown);
+	return got("grow a mapping elsewhere",
+		   mremap(a, 8192, 1 << 20, MREMAP_MAYMOVE) != MAP_FAILED);
 }
 
 /* What only workers are refused: another process, another's schedule. */

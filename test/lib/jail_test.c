@@ -741,7 +741,7 @@ static int job_run(const struct job *j)
 	return job_wait(j, job_start(j));
 }
 
-static int forked_attacks_as(int profile, int with_worker)
+static int forked_attacks_as(int profile, attack_fn *const *more)
 {
 	static attack_fn *const fn[] = { try_files, try_proc, try_judge,
 					 try_net, try_kernel, NULL };
@@ -755,8 +755,8 @@ static int forked_attacks_as(int profile, int with_worker)
 		j.profile = profile;
 		CHECK(job_run(&j) == 0);
 	}
-	if (with_worker) {
-		job_init(&j, &g.prey, try_worker);
+	for (; *more; more++) {
+		job_init(&j, &g.prey, *more);
 		j.profile = profile;
 		CHECK(job_run(&j) == 0);
 	}
@@ -765,25 +765,33 @@ static int forked_attacks_as(int profile, int with_worker)
 
 static int forked_worker(void)
 {
-	return forked_attacks_as(JAIL_WORKER_CPU, 1);
+	static attack_fn *const more[] = { try_worker, try_growing, NULL };
+
+	return forked_attacks_as(JAIL_WORKER_CPU, more);
 }
 TESTS(0, forked_worker)
 
 static int forked_worker_cuda(void)
 {
-	return forked_attacks_as(JAIL_WORKER_CUDA, 1);
+	static attack_fn *const more[] = { try_worker, NULL };
+
+	return forked_attacks_as(JAIL_WORKER_CUDA, more);
 }
 TESTS(0, forked_worker_cuda)
 
 static int forked_baseline(void)
 {
-	return forked_attacks_as(JAIL_BASELINE, 0);
+	static attack_fn *const none[] = { NULL };
+
+	return forked_attacks_as(JAIL_BASELINE, none);
 }
 TESTS(0, forked_baseline)
 
 static int forked_oracle(void)
 {
-	return forked_attacks_as(JAIL_ORACLE, 0);
+	static attack_fn *const none[] = { NULL };
+
+	return forked_attacks_as(JAIL_ORACLE, none);
 }
 TESTS(0, forked_oracle)
 

@@ -302,7 +302,9 @@ static int build_object(const char *source, char *dir, size_t len)
 	struct child_opts opt = { .argv = argv,
 				  .deadline = deadline_in(SECONDS) };
 	struct child_result r;
+	struct str object = STR_INIT;
 	struct err e = ERR_INIT;
+	int fd;
 
 	assert_int_equal(make_temp_dir("torch-test-", dir, len, &e), 0);
 	snprintf(out, sizeof(out), "%.200s/k.so", dir);
@@ -311,7 +313,10 @@ static int build_object(const char *source, char *dir, size_t len)
 					   &e), 0);
 	assert_int_equal(child_run(&opt, &r, &e), 0);
 	assert_int_equal(r.code, 0);
-	return open(out, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read_file(out, 1 << 20, &object, &e), 0);
+	fd = memfd_code(object.buf, object.len, &e);
+	str_release(&object);
+	return fd;
 }
 
 static const char kernel_c[] =

@@ -154,7 +154,7 @@ static void watch(void (*body)(void), unsigned flags, struct attribution *a)
 			assert_true(witness_look(w) >= 0);
 		}
 		assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
-		witness_end(w, when, i > 0);
+		witness_end(w, when, i ? WITNESS_COUNTS : WITNESS_FIRST);
 	}
 	*a = *witness_saw(w);
 	witness_close(w);
