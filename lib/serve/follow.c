@@ -155,7 +155,7 @@ static int begin_value(const struct shape *s, struct shape_at *at,
 	f->at = c == 't' ? 1 : c == 'n' ? 2 : 0;
 	f->count = kind == KIND_BOOL || kind == KIND_NULL;
 	if (kind == KIND_NUMBER) {
-		f->count = is_digit(c);
+		f->count = is_digit(c) ? 1 : 0;
 		f->at = 0;
 		f->sub = c == '-' ? SIGN : c == '0' ? ZERO : INT;
 	}
