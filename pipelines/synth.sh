@@ -79,7 +79,7 @@ exec 9>"$out/lock"
 # What a kill left behind finishes its task first.
 flock -w 300 9 || fail 75 "another run is at work in '$out'"
 # Unfinished files have six letters behind their names.
-rm -f "$out"/{part,share.*}.?????? "$out/checked.ndjson".??????
+rm -f "$out"/{part,share}.*.?????? "$out/checked.ndjson".??????
 # shellcheck source=pipelines/synth/make.sh
 . "$here/synth/make.sh"
 # shellcheck source=pipelines/synth/judge.sh

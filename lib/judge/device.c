@@ -108,6 +108,16 @@ int device_lease(struct device *d, int exclusive, double seconds,
 	return d->ops->lease(d, exclusive, seconds - patience, e);
 }
 
+int device_hold(struct device *d, enum device_hold how, double seconds,
+		struct err *e)
+{
+	if (how == HOLD_NONE && strcmp(d->ops->name, "cpu")) {
+		d->ops->unlease(d);
+		return 0;
+	}
+	return d->ops->lease(d, how == HOLD_ALONE, seconds, e);
+}
+
 void device_hosted(struct device *d, pid_t host)
 {
 	if (d->host == host)

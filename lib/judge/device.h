@@ -202,6 +202,14 @@ void device_close(struct device *d);
 int device_lease(struct device *d, int exclusive, double seconds,
 		 double patience, struct err *e);
 
+/* The lease for what comes, instead of the one that is held: HOLD_NONE where
+ * the device allows it (on the CPU everything disturbs a clock, so there it is
+ * shared), HOLD_SHARED or HOLD_ALONE.  The numbers are turns.py's too. */
+enum device_hold { HOLD_NONE, HOLD_SHARED, HOLD_ALONE };
+
+int device_hold(struct device *d, enum device_hold how, double seconds,
+		struct err *e);
+
 /* Says which process forks the runners. */
 void device_hosted(struct device *d, pid_t host);
 

@@ -89,7 +89,7 @@ int check_contract(struct examine *x)
 		x->broken = 1;
 		return BROKEN;
 	}
-	if (examine_hold(x, 1)) {
+	if (examine_hold(x, HOLD_SHARED)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -231,7 +231,7 @@ int check_eager(struct examine *x)
 	double budget = x->o->max_ms * 10 / 1e3;
 	int rc = PASS;
 
-	if (examine_hold(x, 2)) {
+	if (examine_hold(x, HOLD_ALONE)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -241,7 +241,7 @@ int check_eager(struct examine *x)
 		rc = failed(x, CHECK_EAGER);
 		return rc;
 	}
-	if (examine_hold(x, 1)) {
+	if (examine_hold(x, HOLD_SHARED)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -371,7 +371,7 @@ int check_compile(struct examine *x)
 
 	if (!check_wanted(x, CHECK_COMPILE))
 		return PASS;
-	if (examine_hold(x, 0)) {
+	if (examine_hold(x, HOLD_NONE)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -381,7 +381,7 @@ int check_compile(struct examine *x)
 	s.m.text[sizeof(s.m.text) - 1] = '\0';
 	if (rc < 0)
 		rc = failed(x, CHECK_COMPILE);
-	else if (examine_hold(x, 1))
+	else if (examine_hold(x, HOLD_SHARED))
 		x->broken = 1;
 	else if (!rc && agree(x, &s, &c))
 		rc = failed(x, CHECK_COMPILE);

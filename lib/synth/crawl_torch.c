@@ -93,6 +93,29 @@ static int keep_piece(struct maker *m, const struct json *told, struct err *e)
 	return rc;
 }
 
+/* One request, and as many more as the process wants leases in between: 1
+ * when it fails, -1 without a lease. */
+static int talk(struct maker *m, struct str *req, struct json **told,
+		struct fail *f, struct err *e)
+{
+	int64_t how;
+
+	for (;;) {
+		if (oracle_ask(m->j, &m->o, req, told, f))
+			return 1;
+		how = json_get_int(*told, "hold", -1);
+		if (how < HOLD_NONE || how > HOLD_ALONE)
+			return 0;
+		json_free(*told);
+		*told = NULL;
+		if (device_hold(m->j->dev, (enum device_hold)how,
+				m->h->o->lease_s, e))
+			return -1;
+		str_reset(req);
+		str_adds(req, "{\"op\":\"go\"}");
+	}
+}
+
 /* What the process tells of a name; NULL without a task.  A process that ends
  * may have been ended from outside: once more, then. */
 static int ask_name(struct maker *m, const char *name, struct json **told,
@@ -109,15 +132,16 @@ static int ask_name(struct maker *m, const char *name, struct json **told,
 		str_reset(&req);
 		write_request(m, name, &req);
 		memset(&f, 0, sizeof(f));
-		if (!oracle_ask(m->j, &m->o, &req, told, &f) || f.phase)
+		rc = talk(m, &req, told, &f, e);
+		if (rc <= 0 || f.phase)
 			break;
 		/* Without a phase nobody answered. */
 		maker_close(m);
 	}
-	if (!rc && !*told)
+	if (rc >= 0 && !*told)
 		harvest_skip(m->h, name, harvest_short(f.text));
 	str_release(&req);
-	return rc;
+	return rc < 0 ? -1 : 0;
 }
 
 static int make(struct maker *m, const char *name, struct err *e)
@@ -126,7 +150,7 @@ static int make(struct maker *m, const char *name, struct err *e)
 	struct json *told = NULL;
 	int rc;
 
-	if (d->ops->lease(d, 1, m->h->o->lease_s, e))
+	if (device_hold(d, HOLD_NONE, m->h->o->lease_s, e))
 		return -1;
 	rc = ask_name(m, name, &told, e);
 	d->ops->unlease(d);

@@ -43,8 +43,7 @@ int check_guard(struct examine *x);
 const char *check_name(enum filter_check c);
 int check_wanted(const struct examine *x, enum filter_check c);
 
-/* The lease for what comes: 0 none where the device allows it, 1 shared, 2
- * exclusive. */
-int examine_hold(struct examine *x, int how);
+/* device_hold; a failure is x->fail. */
+int examine_hold(struct examine *x, enum device_hold how);
 
 #endif

@@ -131,17 +131,11 @@ static struct judge *own_judge(struct filter *f, struct err *e)
 	return own->j;
 }
 
-int examine_hold(struct examine *x, int how)
+int examine_hold(struct examine *x, enum device_hold how)
 {
-	struct device *d = x->j->dev;
 	struct err e = ERR_INIT;
 
-	/* On the CPU everything disturbs a clock, compilers too. */
-	if (!how && strcmp(d->ops->name, "cpu")) {
-		d->ops->unlease(d);
-		return 0;
-	}
-	if (!d->ops->lease(d, how == 2, x->o->lease_s, &e))
+	if (!device_hold(x->j->dev, how, x->o->lease_s, &e))
 		return 0;
 	return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
 }

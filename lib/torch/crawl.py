@@ -3,7 +3,7 @@
 as long as it should on the device at hand.
 
   {"op":"list"}                    {"names": [...], "skipped": [[name, why], ...]}
-  {"op":"make","name":N,"ms":M,"bytes":B}   {"piece", "code", "ms"}
+  {"op":"make","name":N,"ms":M,"bytes":B}   {"piece", "code", "ms"}, in turns (turns.py)
 
 Functions and their arguments come from torch's own OpInfos, modules from modules.py."""
 import collections
@@ -21,7 +21,8 @@ import torch
 from catorch import live, modules, pieces
 from catorch.clock import Clock
 from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
-from catorch.shim import Child, Fail, is_oom, tail_of
+from catorch.shim import Fail, is_oom, tail_of
+from catorch.turns import ALONE, NONE, SHARED, Maker
 
 SAMPLES = 24
 CANDIDATES = 12
@@ -56,6 +57,8 @@ SWAPPED = r"^where$|polygamma$|^einsum$|\.embedding$"
 # What the tensors of an operator stand for, by position.
 POSITIVE = (0.1, 3.0)
 USUAL = (
+    # Of values that all differ the mode is the least.
+    (r"torch\.mode\(", {0: "count"}),
     (r"multilabel_soft_margin_loss", {1: "label", 2: POSITIVE}),
     (r"hinge_embedding_loss|soft_margin_loss", {1: "sign"}),
     (r"margin_ranking_loss|cosine_embedding_loss", {2: "sign"}),
@@ -266,7 +269,8 @@ def module_piece(row):
     for shape, kind in specs:
         spec = {"kind": "randn", "shape": [2 if n == "B" else n for n in shape]}
         if kind.startswith("int:"):
-            spec = {**spec, "kind": "randint", "lo": 0, "hi": int(kind[4:])}
+            spec = {**spec, "kind": "randint", "lo": 0, "hi": int(kind[4:]),
+                    "index": True}
         elif kind == "rand":
             spec = {**spec, "kind": "uniform", "lo": 0, "hi": 1}
         elif kind:
@@ -301,7 +305,7 @@ def bounded(piece):
         sizes = {n for k, s in enumerate(inputs) if k != i for n in s["shape"]}
         for n in sorted({*sizes, numel}):
             if takes(piece, i, n - 1) and not takes(piece, i, n):
-                inputs[i] = {**spec, "lo": 0, "hi": n}
+                inputs[i] = {**spec, "lo": 0, "hi": n, "index": True}
                 if n not in sizes:
                     inputs[i]["numel"] = True
                 break
@@ -426,14 +430,7 @@ class Grower:
         return piece, took
 
 
-class Crawl(Child):
-    ready = False
-
-    def seal(self, req):
-        if not self.ready:
-            self.begin(req)
-            self.ready = True
-
+class Crawl(Maker):
     def do_list(self, req):
         prime()
         names, skipped = [], []
@@ -449,10 +446,7 @@ class Crawl(Child):
                 names.append(name)
         return self.describe({"names": names, "skipped": skipped})
 
-    def do_make(self, req):
-        self.seal(req)
-        self.phase = PHASE_FORWARD
-        warnings.simplefilter("ignore")
+    def make(self, req):
         prime()
         torch.manual_seed(0)
         name = req["name"]
@@ -464,7 +458,7 @@ class Crawl(Child):
                 tries = candidates(name)
             else:
                 raise Fail(END_BAD_REQUEST, PHASE_INPUTS, f"unknown operator {name!r}")
-            return self.describe(self.first_good(grower, tries))
+            return (yield from self.first_good(grower, tries))
         except Skip as exc:
             raise Fail(END_UNSUPPORTED, PHASE_FORWARD, str(exc)) from None
 
@@ -472,9 +466,12 @@ class Crawl(Child):
         why, grown = None, 0
         for piece in tries:
             try:
+                yield NONE
                 piece = ready(piece)
                 grown += 1
+                yield ALONE
                 piece, took = grower.grow(piece)
+                yield SHARED
                 live.check([piece], self.device)
                 live.check_alone(piece, self.device, True)
                 return {"piece": piece, "code": pieces.render([piece]), "ms": took}

@@ -2,7 +2,7 @@
 """The role `hf`: makes tasks of the modules of transformers, each a file of its own.
 
   {"op":"list"}                    {"names": ["llama.LlamaMLP", ...], "skipped", "version"}
-  {"op":"make","name":N,"ms":M,"bytes":B}   {"code", "hash", "ms"}
+  {"op":"make","name":N,"ms":M,"bytes":B}   {"code", "hash", "ms"}, in turns (turns.py)
 
 A module is built from a small configuration, cut out of its source (extract.py), and the file
 has to compute what the module in the package computes.  Attention gets a causal mask."""
@@ -23,8 +23,9 @@ from catorch import extract
 from catorch.clock import Clock
 from catorch.pieces import finite, first_tensor
 from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD
-from catorch.shim import Child, Fail, tail_of
+from catorch.shim import Fail, tail_of
 from catorch.task import trace
+from catorch.turns import ALONE, NONE, SHARED, Maker
 
 SMALL = {
     "hidden_size": 256, "d_model": 256, "n_embd": 256, "dim": 256, "embed_dim": 256,
@@ -259,27 +260,20 @@ def same(draft, real, code):
     return mine.shape == whole.shape and torch.allclose(mine, whole, 1e-4, 1e-4, equal_nan=True)
 
 
-class Hf(Child):
-    ready = False
-
+class Hf(Maker):
     def do_list(self, req):
         names, skipped = classes()
         from importlib.metadata import version
         return self.describe({"names": names, "skipped": skipped,
                               "version": version("transformers")})
 
-    def do_make(self, req):
-        if not self.ready:
-            root()
-            self.begin(req)
-            warnings.simplefilter("ignore")
-            self.clock, self.ready = Clock(self.device), True
-        self.phase = PHASE_FORWARD
+    def make(self, req):
         if not re.fullmatch(r"\w+\.\w+", req["name"]):
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "no name of a class")
+        root()
         try:
-            with torch.no_grad():
-                return self.describe(self.make(req["name"], float(req["ms"]), int(req["bytes"])))
+            return (yield from self.first_good(req["name"], float(req["ms"]),
+                                               int(req["bytes"])))
         except extract.Needs as exc:
             why = f"needs {exc}"
         except No as exc:
@@ -288,7 +282,8 @@ class Hf(Child):
             why = f"raises {type(exc).__name__}: {(tail_of(exc).splitlines() or [''])[-1][:120]}"
         raise Fail(END_UNSUPPORTED, PHASE_FORWARD, why)
 
-    def make(self, name, ms, most):
+    def first_good(self, name, ms, most):
+        yield NONE
         torch.manual_seed(0)
         draft = Draft(name)
         real, why = draft.build(), None
@@ -300,7 +295,10 @@ class Hf(Child):
                 code = draft.render(1, wide, shape)
                 if not same(draft, real, code):
                     raise No("alone it computes something else")
-                return self.grown(draft, wide, shape, ms, most)
+                yield ALONE
+                code, took, model, args = self.grown(draft, wide, shape, ms, most)
+                yield SHARED
+                return {"code": code, "ms": took, "hash": trace(model, args)["hash"]}
             except No as exc:
                 raise exc
             except Exception as exc:
@@ -316,7 +314,7 @@ class Hf(Child):
         eval(f"real({', '.join(args)})".replace("self.mask", "mask"), space)
 
     def grown(self, draft, wide, shape, ms, most):
-        batch, took = 1, 0.0
+        batch, clock = 1, Clock(self.device)
         while True:
             code = draft.render(batch, wide, shape)
             with self.device:
@@ -325,10 +323,9 @@ class Hf(Child):
             if sum(t.numel() * t.element_size() for t in args) > most:
                 raise No("its inputs would be too large")
             call = functools.partial(model, *args)
-            took = min(self.clock.time(call)[0] for _ in range(CALLS)) * 1e3
+            took = min(clock.time(call)[0] for _ in range(CALLS)) * 1e3
             if took >= ms:
-                break
+                return code, took, model, args
             batch *= 2 if took > ms / 4 else 4
             if batch > LARGEST:
                 raise No("with the largest inputs it takes too short a time")
-        return {"code": code, "ms": took, "hash": trace(model, args)["hash"]}

@@ -5,9 +5,9 @@ A piece is JSON: {"name": "torch.addmm", "init": null or "nn.Linear(64, 32)",
 "call": "torch.addmm({0}, {1}, {2})", "chain": 0, "inputs": [{"kind", "shape", "lo", "hi"}]}.
 In `call`, {m} is the module made by `init` and {K} the Kth input; `chain` is the input that
 takes another piece's result.  Kinds of inputs: randn, uniform (lo to hi), randint (lo to hi, hi
-excluded; `numel`: hi is how many elements the first input has), bool, perm (indices below hi,
-none of them twice along `dim`), sign (-1 or 1), label (0 or 1), count (0, 1, 2, ...), prob and
-logprob (along `dim`)."""
+excluded; `index`: hi is a size and grows with it, `numel`: it is how many elements the first
+input has), bool, perm (indices below hi, none of them twice along `dim`), sign (-1 or 1),
+label (0 or 1), count (0, 1, 2, ...), prob and logprob (along `dim`)."""
 import math
 import re
 
@@ -69,7 +69,7 @@ def resized(spec, shape, first, size):
     spec = {**spec, "shape": shape}
     if spec.get("numel"):
         spec["hi"] = math.prod(first)
-    elif spec["kind"] in ("randint", "perm"):
+    elif spec.get("index") or spec["kind"] == "perm":
         spec["hi"] = size(spec["hi"])
     return spec
 

@@ -4,7 +4,7 @@
 # synth.sh's first half: tasks are made.  A file of $out under its own name is
 # whole; only judged.ndjson grows, a line at a time, and may end in half a one.
 
-PARTS=48	# of a source, so that a kill costs one of them
+PARTS=48	# of a source, so that a kill costs one of them, or $jobs
 
 timed() { # stage, command...: adds what it took to `times`
 	local began=$SECONDS
@@ -17,24 +17,27 @@ lines() { # file...
 }
 
 crawl_part() { # source, part
-	[ -e "$out/ops.$1.$2" ] || {
-		rm -f "$out/crawl.$1.$2"
+	local name=$1.$2
+	[ -e "$out/ops.$name" ] || {
+		rm -f "$out/crawl.$name"
 		# shellcheck disable=SC2086 # no word, or one
 		"$bin/ca-crawl" -q $device --seed "$seed" --part "$2/$PARTS" --ms "$ms" \
-			--min-yield 0 --summary "$out/crawl.$1.$2" -o "$out/part" "$1"
-		mv "$out/part" "$out/ops.$1.$2"
+			--min-yield 0 --summary "$out/crawl.$name" -o "$out/part.$name" "$1"
+		mv "$out/part.$name" "$out/ops.$name"
 	}
 }
 
-# Parts of each source until there is enough: operators, and of transformers
-# twice the tasks that are wanted.
+# Parts of each source, some at once, until there is enough: operators, and of
+# transformers twice the tasks that are wanted.
 crawl_enough() {
-	local source enough part
+	local source enough part last
 	for source in "${sources[@]}"; do
 		enough=$ops
 		[ "$source" != transformers ] || enough=$(jq '.transformers * 2 + 2' <<<"$quota")
-		for ((part = 1; part <= PARTS; part++)); do
-			timed crawl crawl_part "$source" $part
+		for ((part = 1; part <= PARTS; part = last + 1)); do
+			last=$((part + jobs - 1 < PARTS ? part + jobs - 1 : PARTS))
+			timed crawl parallel --will-cite -j "$jobs" --halt now,fail=1 \
+				crawl_part "$source" {} ::: $(seq $part $last)
 			progress "crawl $source: $(lines "$out/ops.$source".*) of $enough"
 			[ "$(lines "$out/ops.$source".*)" -lt "$enough" ] || break
 		done
@@ -85,5 +88,5 @@ combine_round() {
 	rm -f "$out"/share.*
 }
 
-export -f combine_share
-export bin out device want='' round=0 seed
+export -f combine_share crawl_part
+export bin out device want='' round=0 seed ms PARTS

@@ -127,7 +127,8 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 		--only poisson_nll --only PoissonNLL --only KLDiv \
 		--only multilabel_soft_margin --only hermite_polynomial_he \
 		--only repeat --only tile --only clone --only BatchNorm1d \
-		--only bitwise_xor --only nll_loss --only embedding torch
+		--only bitwise_xor --only nll_loss --only embedding \
+		--only mode torch
 	[[ $stderr != *"No module named 'numpy'"* ]] || skip 'no NumPy'
 	[ "$status" = 0 ]
 	echo "$output" >out
@@ -142,6 +143,7 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	[[ $(kinds torch.nn.PoissonNLLLoss) = 'randn count '* ]]
 	[[ $(kinds torch.nn.KLDivLoss) = 'logprob prob '* ]]
 	[[ $(kinds torch.nn.functional.multilabel_soft_margin_loss) = 'randn label '* ]]
+	[[ $(kinds torch.mode) = 'count '* ]]
 	[[ $(kinds torch.special.hermite_polynomial_he) = 'randn '*'({0}, 5)' ]]
 	[[ $(kinds torch.bitwise_xor) = 'randint randint '* ]]
 	[[ $(kinds torch.nn.functional.embedding) = 'randn randint '*'({1}, {0})' ]]
@@ -150,6 +152,9 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	# Classes are all those that there are.
 	jq -se 'map(select(.parts == ["torch.nn.functional.nll_loss"]))[0].pieces[0].inputs |
 		.[1].hi == .[0].shape[1]' out
+	# Sizes are no bounds of numbers that are no indices.
+	jq -se 'map(select(.parts == ["torch.bitwise_xor"]))[0].pieces[0].inputs |
+		all(.[]; .index == null and .hi < 32)' out
 	for name in tile clone; do
 		[[ $stderr == *"skipped '$name': an operator changes nothing"* ]]
 	done
