@@ -92,10 +92,10 @@ class Worker(Runner):
     object = None
     built = None
 
-    def begin(self, req):
+    def begin(self, req, foreign=True):
         if req.get("object") is not None:
             self.object = os.dup(self.fd(req["object"]))
-        super().begin(req)
+        super().begin(req, foreign)
 
     def prepare(self, req):
         form = req.get("form", "light")
