@@ -91,7 +91,7 @@ void cuda_swiglu(struct gpu *g, const struct gpu_swiglu *a)
 	unsigned long long n = (unsigned long long)a->t *
 			       (unsigned long long)a->f;
 
-	LAUNCH(swiglu, ceil_div(n, 4 * THREADS), 1, 1, THREADS, 0, ARG(a->out),
+	LAUNCH(swiglu, ceil_div(n, THREADS), 1, 1, THREADS, 0, ARG(a->out),
 	       ARG(a->gu), &n, ARG(a->f));
 }
 
@@ -101,7 +101,7 @@ void cuda_swiglu_back(struct gpu *g, const struct gpu_swiglu_back *a)
 	unsigned long long n = (unsigned long long)a->t *
 			       (unsigned long long)a->f;
 
-	LAUNCH(swiglu_back, ceil_div(n, 4 * THREADS), 1, 1, THREADS, 0,
+	LAUNCH(swiglu_back, ceil_div(n, THREADS), 1, 1, THREADS, 0,
 	       ARG(a->dgu), ARG(a->dout), ARG(a->gu), &n, ARG(a->f));
 }
 

@@ -119,80 +119,44 @@ __device__ inline float find_cut(const float *x, int v, float inv, float lse, fl
 	return low;
 }
 
-// The sum of x of the threads up to this one, the same for every call.
-__device__ inline double sum_up_to(double x)
-{
-	__shared__ double part[32];
-	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-	double before = 0;
-
-	for (int d = 1; d < WARP; d *= 2) {
-		double y = __shfl_up_sync(~0u, x, d);
-
-		if (lane >= d)
-			x += y;
-	}
-	__syncthreads();
-	if (lane == WARP - 1)
-		part[warp] = x;
-	__syncthreads();
-	for (int i = 0; i < warp; i++)
-		before += part[i];
-	return before + x;
-}
-
-// What rounding leaves over: the word behind the drawn run, else the last one.
-__device__ inline int draw_on(const float *x, int v, float cut, int from)
-{
-	for (int i = from; i < v; i++)
-		if (x[i] >= cut)
-			return i;
-	for (int i = v - 1; i > 0; i--)
-		if (x[i] >= cut)
-			return i;
-	return 0;
-}
-
-// Words are drawn in runs: each thread sums its run; then the threads look at the words of the
-// run in which the goal lies.
+// Words are drawn in runs: each thread sums its run, thread 0 finds the run, then the word.
 __device__ inline int draw(const float *x, int v, float inv, float lse, float cut, float u)
 {
-	__shared__ double upto[1024];
-	__shared__ int run, answer;
-	int per = (v + blockDim.x - 1) / blockDim.x, last = blockDim.x - 1;
+	__shared__ float run[1024];
+	__shared__ int answer;
+	int per = (v + blockDim.x - 1) / blockDim.x;
 	int from = threadIdx.x * per, to = min(v, from + per);
-	double sum = 0, goal;
+	float sum = 0;
 
 	for (int i = from; i < to; i++)
 		if (x[i] >= cut)
 			sum += __expf(x[i] * inv - lse);
-	upto[threadIdx.x] = sum_up_to(sum);
+	run[threadIdx.x] = sum;
+	__syncthreads();
 	if (threadIdx.x == 0) {
-		run = last;
-		answer = v;
-	}
-	__syncthreads();
-	goal = u * upto[last];
-	if (upto[threadIdx.x] > goal)
-		atomicMin(&run, (int)threadIdx.x);
-	__syncthreads();
-	sum = run ? upto[run - 1] : 0;
-	// More than a word for each thread: one after the other.
-	for (int i = run * per; i < min(v, (run + 1) * per); i += blockDim.x) {
-		int mine = i + threadIdx.x;
-		bool is = mine < min(v, (run + 1) * per) && x[mine] >= cut;
-		double here = sum_up_to(is ? __expf(x[mine] * inv - lse) : 0);
+		double all = 0, goal, so_far = 0;
+		int b = 0, last = -1;
 
-		if (is && sum + here > goal)
-			atomicMin(&answer, mine);
-		__syncthreads();
-		upto[threadIdx.x] = here;
-		__syncthreads();
-		sum += upto[last];
+		for (int i = 0; i < blockDim.x; i++)
+			all += run[i];
+		goal = u * all;
+		while (b < blockDim.x - 1 && so_far + run[b] <= goal)
+			so_far += run[b++];
+		answer = -1;
+		for (int i = b * per; i < v && answer < 0; i++) {
+			if (x[i] < cut)
+				continue;
+			last = i;
+			so_far += __expf(x[i] * inv - lse);
+			if (so_far > goal)
+				answer = i;
+		}
+		for (int i = v - 1; i >= 0 && last < 0; i--)
+			if (x[i] >= cut)
+				last = i;
+		if (answer < 0)
+			answer = last;
 	}
-	__syncthreads();
-	if (threadIdx.x == 0 && answer == v)
-		answer = draw_on(x, v, cut, min(v, (run + 1) * per));
 	__syncthreads();
 	return answer;
 }
