@@ -59,7 +59,7 @@ flock -n 9 || {
 
 status=0
 "$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
-	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" 9>&- || status=$?
+	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" || status=$?
 # 75: some were broken off; 65: some lines were no tasks.
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;

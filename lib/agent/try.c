@@ -350,6 +350,21 @@ static void take(struct tries *t, const char *msg, size_t len)
 	rec_release(&own);
 }
 
+/* Taking an answer may wait for a lease, and hear the next one meanwhile: it
+ * leaves the buffer first. */
+static void heed(struct tries *t, const struct wire_msg *m)
+{
+	struct str own = STR_INIT;
+
+	str_add(&own, m->p, m->len);
+	wire_drop(&t->in);
+	if (own.failed)
+		fail(t, "out of memory");
+	else
+		take(t, own.buf ? own.buf : "", own.len);
+	str_release(&own);
+}
+
 static void hear_judge(struct tries *t)
 {
 	struct wire_msg m;
@@ -363,8 +378,7 @@ static void hear_judge(struct tries *t)
 	if (rc < 0) {
 		fail(t, "the judge is gone");
 	} else if (rc > 0) {
-		take(t, m.p, m.len);
-		wire_drop(&t->in);
+		heed(t, &m);
 	} else if (now_ns() - t->sent > (int64_t)(t->o.judge_s * 1e9)) {
 		fail(t, "the judge did not answer in time");
 	}

@@ -52,7 +52,7 @@ static int is_plain(const struct str *s)
 {
 	static const char *const odd[] = {
 		"asm", "incbin", "embed", "_next", "has_include", "import",
-		"pch_preprocess", "%:", "?" "?/", "?" "?=",
+		"pch_preprocess", "%:", "?" "?/", "?" "?=", "##", "section",
 	};
 	const char *at = s->buf ? s->buf : "";
 

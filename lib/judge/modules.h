@@ -47,7 +47,7 @@ struct modules {
 /*
  * Whose a file is, by its path as /proc/PID/maps has it.  Names count only
  * where confined code cannot write, so not below /tmp and /dev, nor for files
- * without a name.   PLACE_OWN is a claim, to be checked by the file's number.
+ * without a name.  PLACE_OWN is a claim, to be checked by the file's number.
  */
 enum place place_of(const char *path);
 

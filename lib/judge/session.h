@@ -75,7 +75,8 @@ void spent(struct judge *j, enum spent what, int64_t began);
 int judge_lease(struct judge *j, int exclusive, struct err *e);
 
 /* From here on the device is nobody else's; what is prepared before that
- * leaves others their work.  -1: `f` says that it was not to be had. */
+ * leaves others their work.  Until the caller's unlease, through further
+ * attempts.  -1: `f` says that it was not to be had. */
 int judge_alone(struct judge *j, struct fail *f);
 
 /* Starts the host when there is none.  -1: `f` is a fault. */

@@ -183,11 +183,13 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	v->t.guard = v->guard;
 	v->t.r = &r;
 	v->t.counted = trial_counts(j, &p);
-	have_runner = 1;
 	/* On CUDA the judge's kernels order the candidate's work and find out
-	 * what goes on behind its answer: third contexts are in the way. */
-	if (runner_start(j, &o, &r, &p, &v->f) ||
-	    (judge_on_cuda(j) && judge_alone(j, &v->f)))
+	 * what goes on behind its answer: third contexts are in the way.  And
+	 * no candidate may live there while others' clocks run. */
+	if (judge_on_cuda(j) && judge_alone(j, &v->f))
+		goto out;
+	have_runner = 1;
+	if (runner_start(j, &o, &r, &p, &v->f))
 		goto out;
 	if (!rounds(j, &o, &v->t, &v->f))
 		trace_calls(j, &r, &v->origin);

@@ -10,7 +10,9 @@
  * filter refuses mremap, which the kernel does not report).
  *
  * What remains: code that sees the samples' rhythm in its own clock and keeps
- * foreign work between them.
+ * foreign work between them; and, where the kernel does not let us sample, so
+ * that we look by ptrace, code that is mapped, run and mapped over with the
+ * object's own between two looks, since nothing reports mappings there.
  */
 #ifndef CA_JUDGE_WITNESS_H
 #define CA_JUDGE_WITNESS_H

@@ -55,7 +55,7 @@ finish() {
 		($quota[$r | stratum] // 0)) | $r.id)' <"$out/checked.ndjson" >"$out/ids"
 	by_id "$out/ids" <"$out/checked.ndjson" >"$out/tasks.new"
 	mv "$out/tasks.new" "$out/tasks.ndjson"
-	cat "$out"/crawl.* >"$out/crawl"
+	cat "${crawled[@]/#/$out/crawl.}" >"$out/crawl"
 	cat "$out"/combine.*.* >"$out/combine"
 	funnel -n --argjson quota "$quota" --argjson seed "$seed" --slurpfile crawl "$out/crawl" \
 		--slurpfile combine "$out/combine" --slurpfile times "$out/times" \

@@ -22,27 +22,32 @@ crawl_part() { # source, part
 		rm -f "$out/crawl.$name"
 		# shellcheck disable=SC2086 # no word, or one
 		"$bin/ca-crawl" -q $device --seed "$seed" --part "$2/$PARTS" --ms "$ms" \
-			--min-yield 0 --summary "$out/crawl.$name" -o "$out/part.$name" "$1"
-		mv "$out/part.$name" "$out/ops.$name"
+			--min-yield 0 --summary "$out/crawl.$name" -o "$out/part.$name" "$1" &&
+			mv "$out/part.$name" "$out/ops.$name"
 	}
 }
 
-# Parts of each source, some at once, until there is enough: operators, and of
-# transformers twice the tasks that are wanted.
+# The first parts of each source that are enough together: operators, and of
+# transformers twice the tasks that are wanted.  As many at once as -j says;
+# what was crawled beyond need is kept and not used, so that the same seed makes
+# the same tasks whatever -j is.
 crawl_enough() {
-	local source enough part last
+	local source enough part last have
+	crawled=()
 	for source in "${sources[@]}"; do
-		enough=$ops
+		have=0 enough=$ops
 		[ "$source" != transformers ] || enough=$(jq '.transformers * 2 + 2' <<<"$quota")
-		for ((part = 1; part <= PARTS; part = last + 1)); do
+		for ((part = 1; part <= PARTS && have < enough; part++)); do
 			last=$((part + jobs - 1 < PARTS ? part + jobs - 1 : PARTS))
-			timed crawl parallel --will-cite -j "$jobs" --halt now,fail=1 \
-				crawl_part "$source" {} ::: $(seq $part $last)
-			progress "crawl $source: $(lines "$out/ops.$source".*) of $enough"
-			[ "$(lines "$out/ops.$source".*)" -lt "$enough" ] || break
+			[ -e "$out/ops.$source.$part" ] ||
+				timed crawl parallel --will-cite -j "$jobs" --halt soon,fail=1 \
+					crawl_part "$source" {} ::: $(seq $part $last)
+			crawled+=("$source.$part")
+			have=$((have + $(lines "$out/ops.$source.$part")))
+			progress "crawl $source: $have of $enough"
 		done
 	done
-	cat "$out"/ops.*.* >"$out/operators.ndjson"
+	cat "${crawled[@]/#/$out/ops.}" >"$out/operators.ndjson"
 	[ -s "$out/operators.ndjson" ] || fail 65 'the sources yield nothing'
 }
 
