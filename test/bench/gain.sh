@@ -97,7 +97,7 @@ candidate() { # how long it waits, in turns or nanoseconds
 }
 
 times() { # of candidate and eager, microseconds
-	bin/ca-profile --quick --baseline eager <"$work/wait-$1/verified" |
+	bin/ca-profile --baseline eager <"$work/wait-$1/verified" |
 		jq -r '.profile | "\(.candidate.median_us) \(.eager.median_us)"'
 }
 
