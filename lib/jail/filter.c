@@ -178,9 +178,8 @@ static int forked_rules(scmp_filter_ctx f)
 /*
  * Nothing reports whose code a mapping was that is moved, be it over another's
  * or into a hole that was made for it; CUDA has its own witness (realloc copies
- * where mremap is refused).  And memory
- * that the judge shares goes from one process to the next: holes in it are for
- * the next one to fill.
+ * where mremap is refused).  And memory that the judge shares goes from one
+ * process to the next: holes in it are for the next one to fill.
  */
 static int memory_rules(scmp_filter_ctx f, int cuda)
 {

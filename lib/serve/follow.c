@@ -115,16 +115,25 @@ static int kind_by(unsigned char c)
 	}
 }
 
+/* Keeps the texts that go on with c; 0 when there are none. */
+static int narrow(const struct shape_node *p, struct shape_frame *f,
+		  unsigned char c)
+{
+	f->fits = texts_with(p, f->fits, f->at, c);
+	if (!f->fits)
+		return 0;
+	f->at++;
+	return 1;
+}
+
 static int step_enum(const struct shape *s, struct shape_at *at,
 		     unsigned char c)
 {
 	struct shape_frame *f = top(at);
 	const struct shape_node *p = node_of(s, f);
 
-	f->fits = texts_with(p, f->fits, f->at, c);
-	if (!f->fits)
+	if (!narrow(p, f, c))
 		return 0;
-	f->at++;
 	if (text_ending(p, f->fits, f->at) >= 0 &&
 	    !is_longer(p, f->fits, f->at))
 		return pop(at);
@@ -292,11 +301,10 @@ static int step_key(const struct shape *s, struct shape_at *at,
 	struct shape_frame *f = top(at);
 	const struct shape_node *p = node_of(s, f);
 
-	f->fits = texts_with(p, f->fits, f->at, c);
-	if (!f->fits)
+	if (!narrow(p, f, c))
 		return 0;
 	/* Keys end with a quote, so none goes on behind another's end. */
-	if (text_ending(p, f->fits, ++f->at) >= 0)
+	if (text_ending(p, f->fits, f->at) >= 0)
 		f->sub = COLON;
 	return 1;
 }
@@ -378,10 +386,9 @@ static int step_head(const struct shape *s, struct shape_at *at,
 	const struct shape_node *p = node_of(s, f);
 	int k;
 
-	f->fits = texts_with(p, f->fits, f->at, c);
-	if (!f->fits)
+	if (!narrow(p, f, c))
 		return 0;
-	k = text_ending(p, f->fits, ++f->at);
+	k = text_ending(p, f->fits, f->at);
 	if (k < 0)
 		return 1;
 	f->phase = TAIL;

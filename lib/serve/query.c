@@ -152,7 +152,6 @@ static int note_token(void *ctx, int32_t token, float logprob)
 {
 	struct choice *h = ctx;
 	struct core *c = h->q->c;
-
 	int over = h->guide && guide_take(h->guide, token);
 
 	(void)logprob;
