@@ -8,7 +8,8 @@
 # elementwise and reduction tasks.  A warm-up of -w updates (40) on demonstrations that are made
 # here, then train.sh with -r rounds (20) of -n tasks (16), -k tries each (1), for each of -s
 # seeds (3), and the same with learning rates of 0 as the control; with -a the paper's ablations
-# too.  Held-out tasks are judged in full after every second round.  -c: context (3072).
+# too.  Held-out tasks are judged in full before the first round and after every fifth.
+# -c: context (3072).
 # In DIR: results.ndjson, table.txt, curve.png.  The same command again goes on where it was.
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,7 +31,7 @@ while getopts m:o:d:s:r:n:k:w:c:a opt; do
 	esac
 done
 [ -n "$model" ] && [ -n "$out" ] || {
-	sed -n '4,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,14s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
 mkdir -p "$out/model" "$out/skill"
@@ -63,7 +64,7 @@ done
 
 run() { # variant, seed, options of train.sh
 	"$here/train.sh" -m "$out/warm" -o "$out/$1.$2" -d "$dev" -c "$ctx" -S "$(($2 * 1000))" \
-		-r "$rounds" -k "$k" -j 16 -V "$out/held" -v 2 \
+		-r "$rounds" -k "$k" -j 16 -V "$out/held" -v 5 \
 		-x "$out/demo.fast" -x "$out/demo.slow" \
 		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4' "${@:3}" "$out/tasks" -- \
 		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6

@@ -30,12 +30,12 @@ mean_reward() { # of trajectories; null when none has one
 
 # Held-out tasks: val/*, the best actor so far with its score, and whether it has collapsed:
 # more than 1 below the best.
-evaluate() { # rounds so far
+evaluate() { # rounds so far, actor
 	local now best=null
 	[ ! -e "$out/ppo/val.$1/done" ] || return 0
 	# Killed between the two moves below.
 	[ -e "$out/best" ] || [ ! -e "$out/best.old" ] || mv "$out/best.old" "$out/best"
-	serve "$out/ppo/w/actor"
+	serve "$2"
 	rollouts "$out/ppo/val.$1" "$seed" "${single:---eval}" "$val"
 	now=$(mean_reward "$out/ppo/val.$1/used.ndjson")
 	echo "{\"kind\":\"metric\",\"v\":1,\"step\":$1,\"val/reward/mean\":$now}" \
@@ -43,7 +43,7 @@ evaluate() { # rounds so far
 	[ ! -e "$out/best/score" ] || best=$(cat "$out/best/score")
 	if jq -en "$now != null and ($best == null or $now > $best)" >/dev/null; then
 		rm -rf "$out/best.new" "$out/best.old"
-		cp -r "$out/ppo/w/actor" "$out/best.new"
+		cp -rL "$2" "$out/best.new"
 		echo "$now" >"$out/best.new/score"
 		[ ! -e "$out/best" ] || mv "$out/best" "$out/best.old"
 		mv "$out/best.new" "$out/best"
@@ -59,14 +59,16 @@ trajectories() { # of a file; other records pass through it
 }
 
 ppo() { # stage, rounds, option of ca-agent or none, actor, critic or none
-	local r dir=$out/$1 used=()
+	local r dir=$out/$1 actor=$4 used=()
 	mkdir -p "$dir"
-	for ((r = 0; r < $2; r++)); do
+	for ((r = 0; r <= $2; r++)); do
+		if [ "$1" = ppo ] && [ -n "$val" ] && [ $((r % every)) = 0 ]; then
+			evaluate "$r" "$actor"
+		fi
+		[ "$r" -lt "$2" ] || break
 		used+=("$dir/round.$r/used.ndjson")
 		[ -e "$dir/round.$r/trained" ] || round "$@"
-		if [ "$1" = ppo ] && [ -n "$val" ] && [ $(((r + 1) % every)) = 0 ]; then
-			evaluate $((r + 1))
-		fi
+		actor=$dir/w/actor
 	done
 }
 

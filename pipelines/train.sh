@@ -13,7 +13,7 @@
 #   -s STAGE      only this one, on what those before it left
 #   -e URL        a running ca-serve that sees the same folders, its model named `policy`
 #   -V FILE       evaluate on these tasks, and keep the best actor in DIR/best, ...
-#   -v N          ... after every N rounds of ppo (1)
+#   -v N          ... before ppo and after every N rounds of it (1)
 #   -S N          seed (0)
 #   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, ca-vpretrain
 #                 and ca-ppo

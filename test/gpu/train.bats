@@ -13,19 +13,34 @@ setup() {
 	python3 "$top/test/tools/trajs.py" random 16 >in
 }
 
-@test "metrics are those of the CPU" {
-	for d in cpu cuda; do
-		"$bin/ca-ppo" --actor model --out $d --ctx 64 --batch 4 --device $d --no-prov -q in >$d.out
-	done
-	python3 - <<-'END'
-		import json
-		a, b = ([json.loads(x) for x in open(f)] for f in ("cpu.out", "cuda.out"))
-		assert len(a) == len(b) == 4
+# What two runs say of their steps, alike but for the arithmetic's order.
+alike() { # two files of metrics, how many lines
+	python3 - "$@" <<-'END'
+		import json, sys
+		a, b = ([json.loads(x) for x in open(f)] for f in sys.argv[1:3])
+		assert len(a) == len(b) == int(sys.argv[3]), (len(a), len(b))
 		for x, y in zip(a, b):
+		    assert x.keys() == y.keys()
 		    for k in x:
 		        if isinstance(x[k], float):
 		            assert abs(x[k] - y[k]) <= 5e-3 * abs(x[k]) + 1e-4, (k, x[k], y[k])
 	END
+}
+
+@test "metrics of ca-ppo are those of the CPU" {
+	for d in cpu cuda; do
+		"$bin/ca-ppo" --actor model --out $d --ctx 64 --batch 4 --device $d --no-prov -q in >$d.out
+	done
+	alike cpu.out cuda.out 4
+}
+
+@test "metrics of ca-vpretrain are those of the CPU" {
+	for d in cpu cuda; do
+		"$bin/ca-vpretrain" --actor model --out $d --ctx 64 --batch 4 --epochs 2 \
+			--held-out 0.25 --device $d --no-prov -q in >$d.out
+	done
+	alike cpu.out cuda.out "$(wc -l <cpu.out)"
+	[ "$(wc -l <cpu.out)" -ge 6 ]
 }
 
 @test "--exact: rho is 1 exactly before the first update" {

@@ -47,7 +47,7 @@ step() {
 	jq -es 'map(select(."data/seen")) | length == 2 and
 		all(."rho/max_dev_update0" == 0) and
 		all(."critic/rewards/mean" == -1 and ."data/used" >= 1)' run/ppo/metrics.ndjson
-	jq -es 'map(select(has("val/reward/mean"))) | length == 2' run/ppo/metrics.ndjson
+	jq -es 'map(select(has("val/reward/mean")) | .step) == [0, 1, 2]' run/ppo/metrics.ndjson
 	for r in 0 1; do
 		jq -r .model.weight_version run/ppo/round.$r/used.ndjson | sort -u
 	done >versions
@@ -128,6 +128,6 @@ step() {
 				{variant: "control", reward: ($s / 10)})'
 		done
 	done | jq -sr -f "$learn/table.jq" >table
-	grep -q "^full	3	2.2	5.2	3 \[3, 3\]	3 \[3, 3\]$" table
+	grep -q "^full	3	1.7	5.7	4 \[4, 4\]	4 \[4, 4\]$" table
 	grep -q '^control	3	0.2	0.2	0 \[0, 0\]' table
 }
