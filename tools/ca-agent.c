@@ -13,10 +13,13 @@
 #include "agent/show.h"
 #include "base/err.h"
 #include "build/device.h"
+#include "cu/cu.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
 #include "rec/stage.h"
 #include "reward/reward.h"
+
+#define GPUS_MAX 16
 
 static struct agent_opts agent = {
 	.model = "", .rules = "paper",
@@ -28,6 +31,10 @@ static struct agent_opts agent = {
 static struct judge_opts judge;
 static struct pool_opts pool = { .agent = &agent, .k = 1 };
 static struct opt_list judges, endpoints;
+/* What our own judges work on. */
+static char gpu_name[GPUS_MAX][16];
+static const char *device_name[GPUS_MAX];
+static struct opt_list devices = { device_name, 1 };
 static struct reward_rules rules;
 static const char *grade = "full", *export, *clock_name = "bracket";
 static int show, all;
@@ -79,6 +86,8 @@ static const struct opt options[] = {
 	  "(paper)", &agent.rules, 0, 0 },
 	{ OPT_LIST, 0, "judge", "CMD", "a judge: a filter of candidates; may "
 	  "be repeated", &judges, 0, 0 },
+	{ OPT_INT, 0, "judges", "N", "of our own at once (one for each GPU)",
+	  &pool.own_judges, 1, 64 },
 	{ OPT_SECONDS, 0, "judge-timeout", "TIME", "for one verdict (1h)",
 	  &agent.judge_s, 0, 0 },
 	{ OPT_CHOICE, 0, "grade", "full|quick", "how the outcome is timed",
@@ -147,6 +156,8 @@ static void check(const struct common *c)
 		die(CA_USAGE, "--endpoint needs --model");
 	if (pool.resume && !pool.dir)
 		die(CA_USAGE, "--resume needs --dir");
+	if (judges.n && pool.own_judges)
+		die(CA_USAGE, "--judge and --judges exclude each other");
 	if (agent.single_turn && agent.eval)
 		die(CA_USAGE, "--single-turn and --eval exclude each other");
 	if (agent.body)
@@ -173,7 +184,22 @@ static void defaults(void)
 		agent.ctx = agent.single_turn ? 32768 : 131072;
 }
 
-/* The argv of our own judge. */
+/* Any GPU means all of them. */
+static void share_devices(void)
+{
+	int n = strcmp(agent.device, "cuda") ? 1 : cu_count(NULL), i;
+
+	device_name[0] = agent.device;
+	for (i = 0; i < n && n > 1 && i < GPUS_MAX; i++) {
+		snprintf(gpu_name[i], sizeof(gpu_name[i]), "cuda:%d", i);
+		device_name[i] = gpu_name[i];
+		devices.n = (size_t)i + 1;
+	}
+	if (!pool.own_judges)
+		pool.own_judges = (int64_t)devices.n;
+}
+
+/* The argv of our own judges. */
 static void own_judge(const char *argv[], char self[4096],
 		      const struct common *c)
 {
@@ -183,8 +209,6 @@ static void own_judge(const char *argv[], char self[4096],
 	self[n > 0 ? n : 0] = '\0';
 	argv[i++] = self;
 	argv[i++] = "--serve-judge";
-	argv[i++] = "--device";
-	argv[i++] = agent.device;
 	argv[i++] = "--grade";
 	argv[i++] = grade;
 	argv[i++] = "--clock";
@@ -258,15 +282,18 @@ static int run(const struct common *c, int argc, char **argv, int first)
 	if (serve) {
 		judge.device = agent.device;
 		judge.lease_s = agent.judge_s;
+		judge.shares = 1;
 		if (strcmp(clock_name, "bracket"))
 			rules.clock = CLOCK_DEVICE_SUM;
 		rc = judge_serve(&judge, &rules, c, *grade == 'q', &e);
 	} else {
 		check(c);
 		own_judge(own, self, c);
+		share_devices();
 		pool.judges = &judges;
 		pool.endpoints = &endpoints;
 		pool.own_judge = own;
+		pool.devices = &devices;
 		rc = pool_run(&pool, c, argc, argv, first, &e);
 	}
 	if (rc < 0)

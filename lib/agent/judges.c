@@ -18,6 +18,7 @@
 #include "rec/rec.h"
 
 #define LEAVE_S 10
+#define OWN_ARGS 24
 #define TRIES 2			/* a request that ends two judges is refused */
 
 struct request {
@@ -32,6 +33,7 @@ struct request {
 
 struct judge_proc {
 	const char *command;	/* NULL: our own */
+	const char *device;	/* its, then */
 	pid_t pid;		/* 0: not running */
 	int to, from;
 	int compiles;		/* does builds only; others do the rest */
@@ -56,7 +58,8 @@ struct judges *judges_open(const struct judges_opts *o, struct err *e)
 	if (s) {
 		s->o = *o;
 		s->tail = &s->head;
-		s->n = o->commands->n ? o->commands->n : 2;
+		s->n = o->commands->n ? o->commands->n :
+		       o->judges + o->builders;
 		s->j = calloc(s->n, sizeof(*s->j));
 	}
 	if (!s || !s->j) {
@@ -70,7 +73,9 @@ struct judges *judges_open(const struct judges_opts *o, struct err *e)
 		if (o->commands->n)
 			s->j[i].command = o->commands->item[i];
 		else
-			s->j[i].compiles = i == 1;
+			s->j[i].compiles = i >= o->judges;
+		if (o->devices->n)
+			s->j[i].device = o->devices->item[i % o->devices->n];
 	}
 	return s;
 }
@@ -191,12 +196,19 @@ void judges_forget(struct judges *s, int who)
 
 static int start(struct judges *s, struct judge_proc *p, struct err *e)
 {
-	const char *shell[] = { "sh", "-c", p->command, NULL };
-	const struct child_opts o = { .argv = p->command ? shell :
-						s->o.own };
+	const char *argv[OWN_ARGS] = { "sh", "-c", p->command, NULL };
+	const struct child_opts o = { .argv = argv };
+	size_t n;
 
 	if (p->pid)
 		return 0;
+	if (!p->command) {
+		for (n = 0; s->o.own[n] && n < OWN_ARGS - 3; n++)
+			argv[n] = s->o.own[n];
+		argv[n++] = "--device";
+		argv[n++] = p->device;
+		argv[n] = NULL;
+	}
 	p->pid = child_coprocess(&o, &p->to, &p->from, e);
 	if (p->pid < 0) {
 		p->pid = 0;

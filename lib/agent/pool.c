@@ -25,10 +25,12 @@
 #include "agent/wire.h"
 #include "base/io.h"
 #include "base/sig.h"
+#include "build/limits.h"
 #include "net/net.h"
 #include "rec/progress.h"
 
 #define LEAVE_S 20		/* for children to end after a signal */
+#define CORES_BUILD 4		/* for one that builds */
 #define STARTS 2		/* of one rollout that crashes */
 /* An endpoint that ended several rollouts in a row gets none for so long, for
  * each of them. */
@@ -434,11 +436,23 @@ static void end_children(struct pool *p)
 	}
 }
 
+/* A build keeps several cores busy, where it has several files. */
+static size_t builders(void)
+{
+	struct limits l;
+
+	limits_read(&l);
+	return l.cores < 2 * CORES_BUILD ? 1 : l.cores < 8 * CORES_BUILD ?
+	       (size_t)l.cores / CORES_BUILD : 8;
+}
+
 static int open_all(struct pool *p, int argc, char **argv, int first,
 		    struct err *e)
 {
 	const struct judges_opts j = {
 		.commands = p->o->judges, .own = p->o->own_judge,
+		.devices = p->o->devices,
+		.judges = (size_t)p->o->own_judges, .builders = builders(),
 		.seconds = p->a->judge_s, .answer = give_answer, .ctx = p
 	};
 	const struct feed_opts f = {

@@ -13,7 +13,9 @@
 struct pool_opts {
 	struct agent_opts *agent;	/* dir, skill and python are set here */
 	const struct opt_list *judges;	/* commands; empty: our own program */
-	const char *const *own_judge;	/* its argv */
+	const char *const *own_judge;	/* its argv, but the device */
+	const struct opt_list *devices;	/* for it; see judges.h */
+	int64_t own_judges;
 	const struct opt_list *endpoints;	/* none: agent->model_cmd */
 	int64_t k;		/* rollouts for each task */
 	int resume, keep;

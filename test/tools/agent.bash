@@ -126,8 +126,8 @@ work() {
 		-d "$1" --rules paper "${@:2}" tasks >out
 }
 
-# solve DEVICE NAME ...: that model works on several, behind one judge, each
-# graded in full.
+# solve DEVICE NAME ...: that model works on several side by side, each graded
+# in full, by CA_JUDGES judges (1); trajectories are left in CA_KEEP, if set.
 solve() {
 	local device=$1 name
 	shift
@@ -138,13 +138,20 @@ solve() {
 	done | jq -cs '{scripts: .}' >all
 	mv all script
 	mv all.tasks tasks
-	work "$device" -j $# --grade full
+	work "$device" -j $# --grade full --judges "${CA_JUDGES:-1}"
 	mv out all
+	[ -z "${CA_KEEP-}" ] || cp all "$CA_KEEP"
 }
 
 # was_solved DEVICE NAME: what became of it
 was_solved() {
 	jq -c --rawfile c "$root/fixtures/workdirs/$1/$2/model.py" 'select(.task.code == $c)' all >out
+	# What each verdict took, in seconds, and what its judge waited for.
+	jq -c '.evaluations[] | {stage, wall_s, judge_s} + (.candidate |
+		{verify, profile, reference} | map_values(.prov | {seconds, waited}))' out
+	jq -r '.evaluations[-1].candidate | .reward.value as $r | .profile | def n: . * 100 | round / 100;
+		[.speedup.eager, .speedup.compile | select(.) | "\(.point | n)x (\(.lower // 0 | n) to \(.upper // 0 | n))"] +
+		["reward \($r)"] | join(", ")' out
 	solved "$1" "$2"
 	jq -e '.evaluations[-1].candidate | .reward.provisional // false | not' out
 }
