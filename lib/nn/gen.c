@@ -23,6 +23,7 @@ struct gen_job {		/* a request that waits or runs */
 	struct gen_req *r;
 	struct rng rng;
 	int cancelled;
+	int refused;			/* by its mask, with r->err */
 	struct gen_job *next;		/* that is new, or has ended */
 	struct gen_job *before, *after;	/* of those that the scheduler has */
 };
@@ -206,6 +207,14 @@ static struct gen_job *job_of(const struct sched_part *p)
 	return (struct gen_job *)p->seq;	/* its first member */
 }
 
+static void mask_job(void *ctx, float *logits)
+{
+	struct gen_job *j = ctx;
+
+	if (j->r->mask(j->r->mask_ctx, logits, &j->r->err))
+		j->refused = 1;
+}
+
 /* The scheduler's parts as the engine wants them. */
 static void fill_parts(struct gen *g, int n)
 {
@@ -226,8 +235,8 @@ static void fill_parts(struct gen *g, int n)
 		g->work[i].u = (float)(rng_u64(&j->rng) >> 40) * 0x1p-24f;
 		g->work[i].ntop = r->top ? r->ntop : 0;
 		g->work[i].top = g->top + i * ENGINE_TOP;
-		g->work[i].mask = r->max_new ? r->mask : NULL;
-		g->work[i].mask_ctx = r->mask_ctx;
+		g->work[i].mask = r->max_new && r->mask ? mask_job : NULL;
+		g->work[i].mask_ctx = j;
 	}
 }
 
@@ -296,6 +305,8 @@ static void step(struct gen *g, struct gen_job **ended)
 
 		if (rc)
 			fail(g, j, &e, ended);
+		else if (j->refused)
+			finish(g, j, GEN_FAILED, ended);
 		else if (g->work[i].draws &&
 			 take_token(g, j, &g->work[i], &end))
 			finish(g, j, end, ended);

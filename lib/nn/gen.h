@@ -48,8 +48,9 @@ struct gen_req {
 	int (*more)(void *ctx, int32_t token, float logprob);
 	/* If not NULL, called there before each token: lowers the logits, of
 	 * the whole vocabulary, of those that may not be drawn.  Then
-	 * log-probabilities are those among the others. */
-	void (*mask)(void *ctx, float *logits);
+	 * log-probabilities are those among the others.  -1 with an error
+	 * fails the request. */
+	int (*mask)(void *ctx, float *logits, struct err *e);
 	void *mask_ctx;
 	/* Called in the engine's thread when the request has ended; it may be
 	 * freed from then on.  For gen_submit; gen_run has its own. */

@@ -60,6 +60,18 @@ static const struct shape_node *node_of(const struct shape *s,
 	return &s->node[f->node];
 }
 
+/* Frames that are left for values inside of the one on top. */
+static unsigned room(const struct shape_at *at)
+{
+	return (unsigned)(SHAPE_DEPTH - at->depth);
+}
+
+/* Whether there is room for one of these. */
+static int fits(const struct shape *s, const struct shape_at *at, int node)
+{
+	return node >= 0 && s->node[node].need <= room(at);
+}
+
 static uint64_t all_of(const struct shape_node *p)
 {
 	return p->ntexts == 64 ? UINT64_MAX :
@@ -149,9 +161,10 @@ static int begin_value(const struct shape *s, struct shape_at *at,
 	int kind = kind_by(c), node;
 	struct shape_frame *f = top(at);
 
-	node = kind < 0 ? -1 : node_of(s, f)->is[kind];
-	if (node < 0)
+	/* Its frame takes the place of this one. */
+	if (kind < 0 || node_of(s, f)->needs[kind] > room(at) + 1)
 		return 0;
+	node = node_of(s, f)->is[kind];
 	pop(at);
 	push(at, node, of[kind]);
 	f = top(at);
@@ -209,20 +222,27 @@ static int hex(unsigned char c)
 	       c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* No surrogates, and no NUL. */
+/* What matters of the digits so far: no surrogates, and no NUL. */
+enum { ALL_ZERO, NOT_ZERO, MAY_BE_SURROGATE };
+
 static int step_hex(struct shape_frame *f, unsigned char c)
 {
-	int digit = hex(c);
+	int digit = hex(c), was = (int)f->at, last = f->sub == HEX4;
 
-	if (digit < 0)
+	if (digit < 0 || (was == MAY_BE_SURROGATE && digit >= 8) ||
+	    (last && !was && !digit))
 		return 0;
-	f->at = f->at * 16 + (uint32_t)digit;
-	if (f->sub == HEX2 && f->at >= 0xd8 && f->at <= 0xdf)
-		return 0;
-	if (f->sub++ < HEX4)
-		return 1;
-	f->sub = PLAIN;
-	return f->at != 0;
+	f->at = f->sub == HEX1 && digit == 0xd ? MAY_BE_SURROGATE :
+		was || digit ? NOT_ZERO : ALL_ZERO;
+	f->sub = last ? PLAIN : f->sub + 1;
+	if (last)
+		f->at = 0;
+	return 1;
+}
+
+static uint32_t counts(const struct shape_node *p)
+{
+	return p->least || p->most != UINT32_MAX;
 }
 
 static int step_string(const struct shape *s, struct shape_at *at,
@@ -230,7 +250,6 @@ static int step_string(const struct shape *s, struct shape_at *at,
 {
 	struct shape_frame *f = top(at);
 	const struct shape_node *p = node_of(s, f);
-	int counts = p->least || p->most != UINT32_MAX;
 
 	if (f->sub >= HEX1)
 		return step_hex(f, c);
@@ -243,10 +262,10 @@ static int step_string(const struct shape *s, struct shape_at *at,
 		return step_utf8(at, c);
 	if (c == '"')
 		return f->count >= p->least && pop(at);
-	if (c < 0x20 || (counts && f->count == p->most))
+	if (c < 0x20 || (counts(p) && f->count == p->most))
 		return 0;
 	/* Only where it matters, so that states stay the same. */
-	f->count += (uint32_t)counts;
+	f->count += counts(p);
 	if (c == '\\') {
 		f->sub = ESCAPE;
 		return 1;
@@ -278,7 +297,8 @@ static int step_number(const struct shape_node *p, struct shape_frame *f,
 		if (digit)
 			return f->sub == INT;
 		f->sub = c == '.' ? POINT : EXPONENT;
-		return exp || (c == '.' && !p->whole);
+		/* A digit has to follow the point. */
+		return exp || (c == '.' && !p->whole && f->count < DIGITS);
 	case POINT:
 		f->sub = FRACTION;
 		return digit;
@@ -309,20 +329,42 @@ static int step_key(const struct shape *s, struct shape_at *at,
 	return 1;
 }
 
+/* Keys that may come: new ones whose values have room. */
+static uint64_t keys(const struct shape *s, struct shape_at *at)
+{
+	const struct shape_frame *f = top(at);
+	const struct shape_node *p = node_of(s, f);
+	uint64_t left = all_of(p) & ~f->seen, found = 0;
+
+	for (; left; left &= left - 1) {
+		int k = __builtin_ctzll(left);
+
+		if (fits(s, at, p->text[k].node))
+			found |= (uint64_t)1 << k;
+	}
+	return found;
+}
+
+static int may_go_on(const struct shape *s, struct shape_at *at)
+{
+	int extra = node_of(s, top(at))->extra;
+
+	return extra >= 0 ? fits(s, at, extra) : keys(s, at) != 0;
+}
+
 /* A key's quote. */
 static int begin_key(const struct shape *s, struct shape_at *at)
 {
 	struct shape_frame *f = top(at);
-	const struct shape_node *p = node_of(s, f);
 
-	if (p->extra >= 0) {
+	if (node_of(s, f)->extra >= 0) {
 		/* Any text: this node says nothing of strings. */
 		f->sub = COLON;
 		return push(at, f->node, STRING);
 	}
 	f->sub = KEY;
 	f->at = 0;
-	f->fits = all_of(p) & ~f->seen;
+	f->fits = keys(s, at);
 	return step_key(s, at, '"');
 }
 
@@ -331,7 +373,7 @@ static int step_object(const struct shape *s, struct shape_at *at,
 {
 	struct shape_frame *f = top(at);
 	const struct shape_node *p = node_of(s, f);
-	int more = p->extra >= 0 || (f->seen != all_of(p)), k;
+	int k;
 
 	switch (f->sub) {
 	case KEY:
@@ -344,15 +386,16 @@ static int step_object(const struct shape *s, struct shape_at *at,
 			return push(at, p->extra, VALUE);
 		k = text_ending(p, f->fits, f->at);
 		f->seen |= (uint64_t)1 << k;
+		f->fits = f->at = 0;
 		return push(at, p->text[k].node, VALUE);
 	case AFTER:
 		f->sub = NEXT;
 		if (c == ',')
-			return more;
+			return may_go_on(s, at);
 		break;
 	default:
 		if (c == '"')
-			return more && begin_key(s, at);
+			return may_go_on(s, at) && begin_key(s, at);
 		if (f->sub == NEXT)
 			return 0;
 	}
@@ -364,18 +407,17 @@ static int step_array(const struct shape *s, struct shape_at *at,
 {
 	struct shape_frame *f = top(at);
 	const struct shape_node *p = node_of(s, f);
-	int counts = p->least || p->most != UINT32_MAX;
 
 	if (f->sub != NEXT && c == ']')
 		return f->count >= p->least && pop(at);
-	if (counts && f->count == p->most)
+	if ((counts(p) && f->count == p->most) || !fits(s, at, p->items))
 		return 0;
 	if (f->sub == AFTER) {
 		f->sub = NEXT;
 		return c == ',';
 	}
 	f->sub = AFTER;
-	f->count += (uint32_t)counts;
+	f->count += counts(p);
 	return push(at, p->items, VALUE) && begin_value(s, at, c);
 }
 
@@ -393,8 +435,8 @@ static int step_head(const struct shape *s, struct shape_at *at,
 		return 1;
 	f->phase = TAIL;
 	f->at = 0;
-	/* An object, whatever else its schema says. */
-	return push(at, s->node[p->text[k].node].is[KIND_OBJECT], VALUE);
+	f->fits = 0;
+	return push(at, p->text[k].node, VALUE);
 }
 
 static int step_tail(const struct shape *s, struct shape_at *at,
@@ -433,6 +475,37 @@ size_t shape_size(const struct shape_at *at)
 {
 	return offsetof(struct shape_at, frame) +
 	       (size_t)at->depth * sizeof at->frame[0];
+}
+
+static uint32_t at_most(uint32_t n, uint32_t most)
+{
+	return n < most ? n : most;
+}
+
+void shape_class(const struct shape *s, const struct shape_at *at,
+		 uint32_t reach, struct shape_at *out)
+{
+	memcpy(out, at, shape_size(at));
+	for (int i = 0; i < at->depth; i++) {
+		struct shape_frame *f = &out->frame[i];
+		const struct shape_node *p = node_of(s, f);
+
+		if ((f->phase != STRING && f->phase != ARRAY) || !counts(p))
+			continue;
+		f->zero = f->count < p->least ?
+			  at_most(p->least - f->count, reach) : 0;
+		f->count = at_most(p->most - f->count, reach);
+	}
+}
+
+uint32_t shape_room(const struct shape *s, const struct shape_at *at)
+{
+	const struct shape_frame *f = at->frame;
+
+	f += at->depth ? at->depth - 1 : 0;
+	if (!at->depth || f->phase != STRING || f->sub != PLAIN || at->more)
+		return 0;
+	return node_of(s, f)->most - f->count;
 }
 
 /* A number ends where something else begins. */
@@ -485,4 +558,22 @@ int shape_marks(const struct shape *s, const struct shape_at *at)
 	(void)s;
 	return at->depth == 1 && (at->frame[0].phase == HEAD ||
 				  at->frame[0].phase == TAIL);
+}
+
+int shape_is_object(const char *text, size_t len)
+{
+	struct fault f = { 0 };
+	struct shape *s = shape_json(NULL, "", &f);
+	struct shape_at at;
+	size_t i = 0;
+	int whole;
+
+	if (!s)
+		return 0;
+	shape_begin(s, &at);
+	while (i < len && shape_step(s, &at, (unsigned char)text[i]))
+		i++;
+	whole = i == len && shape_whole(s, &at);
+	shape_free(s);
+	return whole;
 }

@@ -1,46 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tokens in the order of their bytes: what several begin with is followed
- * once.  Inside of a string or a number states recur, so the last few are
- * kept with what they allow.
+ * once.  States recur, in one answer and among those to one request, so what
+ * they allow is kept by their class.  Most tokens are plain: inside of a text
+ * they need not be followed.
  */
 #include "serve/guide.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define LONGEST 64		/* bytes of a token; longer ones never come */
-#define KNOWN   8
+#define KNOWN   128		/* states of a shape that are kept */
 #define LOW     (-1e30f)
 
 struct word {
 	const char *p;
 	int32_t id;
 	uint16_t len, same;		/* bytes as the one before */
-	int added;
+	uint8_t added, chars;		/* chars: of a plain one, else 0 */
+};
+
+struct list {
+	struct word *word;
+	size_t n;
 };
 
 struct words {
-	struct word *word;
-	size_t n;
+	struct list all, odd;		/* odd: those that are not plain */
+	uint64_t *plain;		/* the others, a bit each */
+	uint8_t most;			/* characters of one */
 	struct str text;
 	int32_t *eos;
-	int32_t *at;			/* of an id among them; or -1 */
+	int32_t *at;			/* of an id in `all`; or -1 */
 	int neos, count;
 };
 
 struct known {
-	struct shape_at at;
+	size_t size;
 	uint64_t *bits;			/* NULL: not used yet */
+	int none;			/* no token may come */
+	struct shape_at at;
 };
 
 struct guide {
 	const struct words *w;
 	const struct shape *s;
-	struct shape_at at;
-	struct shape_at stack[LONGEST + 1];
-	struct known known[KNOWN];
-	int next;
+	int eos;
+	struct shape_at stack[LONGEST + 1], class;
+	struct known *known[KNOWN];
+	unsigned next;
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -51,16 +62,50 @@ static int by_bytes(const void *a, const void *b)
 	return rc ? rc : (x->len > y->len) - (x->len < y->len);
 }
 
-static void find_same(struct words *w)
+static void find_same(struct list *l)
 {
-	for (size_t i = 1; i < w->n; i++) {
-		const struct word *a = &w->word[i - 1];
-		struct word *b = &w->word[i];
+	for (size_t i = 1; i < l->n; i++) {
+		const struct word *a = &l->word[i - 1];
+		struct word *b = &l->word[i];
 
+		b->same = 0;
 		while (b->same < a->len && b->same < b->len &&
 		       a->p[b->same] == b->p[b->same])
 			b->same++;
 	}
+}
+
+/* The characters of a word that is nothing but whole ones, as they stand in
+ * JSON; else 0. */
+static uint8_t plain_chars(const char *p, size_t len)
+{
+	uint8_t chars = 0;
+	size_t n;
+
+	for (; len; p += n, len -= n, chars++) {
+		n = utf8_len(p, len);
+		if (!n || n > len || (unsigned char)*p < 0x20 || *p == '"' ||
+		    *p == '\\')
+			return 0;
+	}
+	return chars;
+}
+
+static void add_word(struct words *w, const struct tok *t, int32_t id,
+		     const char *p, size_t len)
+{
+	struct word *x = &w->all.word[w->all.n];
+
+	if (!len || len > LONGEST)
+		return;
+	w->all.n++;
+	*x = (struct word){ .p = p, .id = id, .len = (uint16_t)len,
+			    .added = tok_added(t, id) != 0 };
+	x->chars = x->added ? 0 : plain_chars(p, len);
+	if (!x->chars)
+		return;
+	w->plain[id / 64] |= (uint64_t)1 << id % 64;
+	w->most = x->chars > w->most ? x->chars : w->most;
 }
 
 static int read_words(struct words *w, const struct tok *t)
@@ -73,41 +118,53 @@ static int read_words(struct words *w, const struct tok *t)
 			tok_decode(t, &id, 1, 0, &w->text);
 		from[id + 1] = w->text.len;
 	}
-	for (int32_t id = 0; from && id < w->count; id++) {
-		size_t len = from[id + 1] - from[id];
-
-		if (len && len <= LONGEST)
-			w->word[w->n++] = (struct word){
-				.p = w->text.buf + from[id], .id = id,
-				.len = (uint16_t)len,
-				.added = tok_added(t, id) };
+	if (!from || w->text.failed) {
+		free(from);
+		return -1;
 	}
+	for (int32_t id = 0; w->text.len && id < w->count; id++)
+		add_word(w, t, id, w->text.buf + from[id],
+			 from[id + 1] - from[id]);
 	free(from);
-	return from && !w->text.failed ? 0 : -1;
+	return 0;
+}
+
+static void sort(struct words *w)
+{
+	qsort(w->all.word, w->all.n, sizeof *w->all.word, by_bytes);
+	for (size_t i = 0; i < w->all.n; i++) {
+		w->at[w->all.word[i].id] = (int32_t)i;
+		if (!w->all.word[i].chars)
+			w->odd.word[w->odd.n++] = w->all.word[i];
+	}
+	find_same(&w->all);
+	find_same(&w->odd);
 }
 
 struct words *words_new(const struct tok *t, const int32_t *eos, int neos)
 {
 	struct words *w = calloc(1, sizeof *w);
+	size_t n;
 
 	if (!w)
 		return NULL;
 	w->count = tok_count(t);
-	w->word = calloc((size_t)w->count + 1, sizeof *w->word);
-	w->at = calloc((size_t)w->count + 1, sizeof *w->at);
+	n = (size_t)w->count + 1;
+	w->all.word = calloc(n, sizeof *w->all.word);
+	w->odd.word = calloc(n, sizeof *w->odd.word);
+	w->plain = calloc(n / 64 + 1, sizeof *w->plain);
+	w->at = malloc(n * sizeof *w->at);
 	w->eos = calloc((size_t)neos + 1, sizeof *w->eos);
-	if (!w->word || !w->at || !w->eos || read_words(w, t)) {
+	if (!w->all.word || !w->odd.word || !w->plain || !w->at || !w->eos ||
+	    read_words(w, t)) {
 		words_free(w);
 		return NULL;
 	}
-	memcpy(w->eos, eos, (size_t)neos * sizeof *eos);
+	if (neos)
+		memcpy(w->eos, eos, (size_t)neos * sizeof *eos);
 	w->neos = neos;
-	qsort(w->word, w->n, sizeof *w->word, by_bytes);
-	find_same(w);
-	for (int32_t id = 0; id < w->count; id++)
-		w->at[id] = -1;
-	for (size_t i = 0; i < w->n; i++)
-		w->at[w->word[i].id] = (int32_t)i;
+	memset(w->at, 0xff, n * sizeof *w->at);
+	sort(w);
 	return w;
 }
 
@@ -116,13 +173,15 @@ void words_free(struct words *w)
 	if (!w)
 		return;
 	str_release(&w->text);
-	free(w->word);
+	free(w->all.word);
+	free(w->odd.word);
+	free(w->plain);
 	free(w->at);
 	free(w->eos);
 	free(w);
 }
 
-struct guide *guide_new(const struct words *w, const struct shape *s)
+struct guide *guide_new(const struct words *w, const struct shape *s, int eos)
 {
 	struct guide *g = calloc(1, sizeof *g);
 
@@ -130,33 +189,39 @@ struct guide *guide_new(const struct words *w, const struct shape *s)
 		return NULL;
 	g->w = w;
 	g->s = s;
-	shape_begin(s, &g->at);
+	g->eos = eos && w->neos;
 	return g;
 }
 
 void guide_free(struct guide *g)
 {
-	for (int i = 0; g && i < KNOWN; i++)
-		free(g->known[i].bits);
+	for (int i = 0; g && i < KNOWN; i++) {
+		if (g->known[i])
+			free(g->known[i]->bits);
+		free(g->known[i]);
+	}
 	free(g);
 }
 
-static void allow(const struct words *w, uint64_t *bits, int32_t id)
+static void allow(struct known *k, const struct words *w, int32_t id)
 {
-	if (id >= 0 && id < w->count)
-		bits[id / 64] |= (uint64_t)1 << id % 64;
+	if (id < 0 || id >= w->count)
+		return;
+	k->bits[id / 64] |= (uint64_t)1 << id % 64;
+	k->none = 0;
 }
 
-/* Follows all tokens; bytes of the one before that are good are on the stack.
- * Returns how many may come. */
-static size_t walk(struct guide *g, uint64_t *bits)
+/* Follows tokens of a list; bytes of the one before that are good are on the
+ * stack. */
+static void walk(struct guide *g, const struct list *l,
+		 const struct shape_at *from, struct known *k)
 {
-	int marks = shape_marks(g->s, &g->at);
-	size_t good = 0, found = 0;
+	int marks = shape_marks(g->s, from);
+	size_t good = 0;
 
-	memcpy(&g->stack[0], &g->at, shape_size(&g->at));
-	for (size_t i = 0; i < g->w->n; i++) {
-		const struct word *x = &g->w->word[i];
+	memcpy(&g->stack[0], from, shape_size(from));
+	for (size_t i = 0; i < l->n; i++) {
+		const struct word *x = &l->word[i];
 
 		/* As long as it begins like what was refused, so is it. */
 		if (x->same > good)
@@ -169,59 +234,99 @@ static size_t walk(struct guide *g, uint64_t *bits)
 			if (!shape_step(g->s, at, (unsigned char)x->p[good]))
 				break;
 		}
-		if (good < x->len || (x->added && !marks))
-			continue;
-		allow(g->w, bits, x->id);
-		found++;
+		if (good == x->len && (!x->added || marks))
+			allow(k, g->w, x->id);
 	}
-	return found;
 }
 
-static const uint64_t *allowed(struct guide *g)
+/* Tokens that stay inside of a text of `most` more characters. */
+static void allow_plain(const struct words *w, uint32_t most, struct known *k)
 {
-	size_t size = shape_size(&g->at);
+	size_t n = (size_t)w->count / 64 + 1;
+
+	for (size_t i = 0; most >= w->most && i < n; i++)
+		k->bits[i] |= w->plain[i];
+	if (w->most && most >= w->most)
+		k->none = 0;
+	for (size_t i = 0; most < w->most && i < w->all.n; i++)
+		if (w->all.word[i].chars && w->all.word[i].chars <= most)
+			allow(k, w, w->all.word[i].id);
+}
+
+static void fill(struct guide *g, const struct shape_at *at, struct known *k)
+{
+	uint32_t most = shape_room(g->s, at);
+
+	k->none = 1;
+	if (most)
+		allow_plain(g->w, most, k);
+	walk(g, most ? &g->w->odd : &g->w->all, at, k);
+	for (int i = 0; g->eos && shape_whole(g->s, at) && i < g->w->neos;
+	     i++)
+		allow(k, g->w, g->w->eos[i]);
+}
+
+/* The place of a new state: an unused one, or the oldest's. */
+static struct known *place(struct guide *g)
+{
+	struct known **at = &g->known[g->next++ % KNOWN];
+	size_t n = (size_t)g->w->count / 64 + 1;
+
+	if (!*at)
+		*at = calloc(1, sizeof **at);
+	if (!*at)
+		return NULL;
+	(*at)->size = 0;		/* like no state */
+	if (!(*at)->bits)
+		(*at)->bits = calloc(n, sizeof *(*at)->bits);
+	else
+		memset((*at)->bits, 0, n * sizeof *(*at)->bits);
+	return (*at)->bits ? *at : NULL;
+}
+
+/* What may come; NULL: no memory. */
+static const struct known *allowed(struct guide *g, const struct shape_at *at)
+{
+	size_t size = shape_size(at);
 	struct known *k;
 
-	for (int i = 0; i < KNOWN; i++) {
-		k = &g->known[i];
-		if (k->bits && shape_size(&k->at) == size &&
-		    !memcmp(&k->at, &g->at, size))
-			return k->bits;
-	}
-	k = &g->known[g->next++ % KNOWN];
-	free(k->bits);
-	k->bits = calloc((size_t)g->w->count / 64 + 1, sizeof *k->bits);
-	if (!k->bits)
+	shape_class(g->s, at, LONGEST + 1, &g->class);
+	for (int i = 0; i < KNOWN && (k = g->known[i]); i++)
+		if (k->size == size && !memcmp(&k->at, &g->class, size))
+			return k;
+	k = place(g);
+	if (!k)
 		return NULL;
-	memcpy(&k->at, &g->at, size);
-	if (!walk(g, k->bits) || shape_whole(g->s, &g->at))
-		for (int i = 0; i < g->w->neos; i++)
-			allow(g->w, k->bits, g->w->eos[i]);
-	return k->bits;
+	fill(g, at, k);
+	memcpy(&k->at, &g->class, size);
+	k->size = size;
+	return k;
 }
 
-void guide_mask(struct guide *g, float *logits, int vocab)
+int guide_mask(struct guide *g, const struct shape_at *at, float *logits,
+	       int vocab, struct err *e)
 {
-	const uint64_t *bits = allowed(g);
+	const struct known *k = allowed(g, at);
 
-	for (int id = 0; bits && id < vocab; id++)
-		if (id >= g->w->count || !(bits[id / 64] >> id % 64 & 1))
+	if (!k)
+		return err_set(e, CA_SOFTWARE, "no memory");
+	if (k->none)
+		return err_set(e, CA_SOFTWARE, "no token of the vocabulary "
+			       "goes on with what the answer has to be");
+	for (int id = 0; id < vocab; id++)
+		if (id >= g->w->count || !(k->bits[id / 64] >> id % 64 & 1))
 			logits[id] = LOW;
+	return 0;
 }
 
-static const struct word *word_of(const struct words *w, int32_t id)
+int guide_take(const struct guide *g, struct shape_at *at, int32_t id)
 {
-	int32_t at = id >= 0 && id < w->count ? w->at[id] : -1;
+	const struct words *w = g->w;
+	int32_t i = id >= 0 && id < w->count ? w->at[id] : -1;
+	const struct word *x = i < 0 ? NULL : &w->all.word[i];
 
-	return at < 0 ? NULL : &w->word[at];
-}
-
-int guide_take(struct guide *g, int32_t id)
-{
-	const struct word *x = word_of(g->w, id);
-
-	for (size_t i = 0; x && i < x->len; i++)
-		if (!shape_step(g->s, &g->at, (unsigned char)x->p[i]))
+	for (size_t n = 0; x && n < x->len; n++)
+		if (!shape_step(g->s, at, (unsigned char)x->p[n]))
 			break;
-	return !g->at.depth;
+	return !g->eos && shape_whole(g->s, at);
 }

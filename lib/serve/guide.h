@@ -13,16 +13,23 @@ struct words;
 struct words *words_new(const struct tok *t, const int32_t *eos, int neos);
 void words_free(struct words *w);		/* NULL is fine */
 
-/* One answer on its way.  One thread at a time. */
+/*
+ * Of one shape, for any number of answers: each has its own shape_at, begun by
+ * shape_begin.  With `eos` a token of those that end a generation is drawn
+ * behind a whole answer, unless there are none.  One thread at a time.
+ */
 struct guide;
-struct guide *guide_new(const struct words *w, const struct shape *s);
+struct guide *guide_new(const struct words *w, const struct shape *s,
+			int eos);
 void guide_free(struct guide *g);		/* NULL is fine */
 
-/* Lowers the logits of `vocab` tokens that may not come next.  One that ends
- * a generation may where the text may end; and where nothing else may. */
-void guide_mask(struct guide *g, float *logits, int vocab);
+/* Lowers the logits of `vocab` tokens that may not come next.  -1 without
+ * memory, or when none may. */
+int guide_mask(struct guide *g, const struct shape_at *at, float *logits,
+	       int vocab, struct err *e);
 
-/* A token was drawn: 1 when nothing but the end may follow. */
-int guide_take(struct guide *g, int32_t id);
+/* A token was drawn: 1 when the answer ends with it, other than by a token
+ * that says so. */
+int guide_take(const struct guide *g, struct shape_at *at, int32_t id);
 
 #endif

@@ -56,13 +56,13 @@ static void free_query(struct query *q)
 		free(h->r.logprob);
 		free(h->r.top);
 		free(h->end);
-		guide_free(h->guide);
 		str_release(&h->text);
 	}
 	for (int i = 0; q->prompt && i < q->w.nprompts; i++)
 		tok_ids_release(&q->prompt[i]);
 	free(q->prompt);
 	free(q->choice);
+	guide_free(q->guide);
 	shape_free(q->shape);
 	want_release(&q->w);
 	str_release(&q->body);
@@ -152,23 +152,24 @@ static int note_token(void *ctx, int32_t token, float logprob)
 {
 	struct choice *h = ctx;
 	struct core *c = h->q->c;
-	int over = h->guide && guide_take(h->guide, token);
+	struct query *q = h->q;
+	int over = q->guide && guide_take(q->guide, &h->at, token);
 
 	(void)logprob;
 	pthread_mutex_lock(&c->lock);
 	h->avail = h->r.n;
 	h->weights_now = h->r.weights[1];
-	query_has_news(h->q);
+	query_has_news(q);
 	pthread_mutex_unlock(&c->lock);
-	/* Nothing can follow but what the client wants ignored. */
-	return !(over && h->r.ignore_eos);
+	return !over;
 }
 
-static void mask_tokens(void *ctx, float *logits)
+static int mask_tokens(void *ctx, float *logits, struct err *e)
 {
 	struct choice *h = ctx;
+	int vocab = gen_config(h->q->c->gen)->vocab;
 
-	guide_mask(h->guide, logits, gen_config(h->q->c->gen)->vocab);
+	return guide_mask(h->q->guide, &h->at, logits, vocab, e);
 }
 
 static void note_end(void *ctx)
@@ -384,16 +385,16 @@ static int room(const struct query *q, const struct tok_ids *p,
 	return (int)left;
 }
 
-static int fill_guide(struct query *q, struct choice *h, struct fault *f)
+/* One for all choices: what may come is the same for those that have come to
+ * the same place. */
+static int find_guide(struct query *q, struct fault *f)
 {
 	const struct words *words = q->shape ? core_words(q->c) : NULL;
 
 	if (!q->shape)
 		return 0;
-	h->guide = words ? guide_new(words, q->shape) : NULL;
-	h->r.mask = mask_tokens;
-	h->r.mask_ctx = h;
-	return h->guide ? 0 : fault_set(f, 500, NULL, NULL, "no memory");
+	q->guide = words ? guide_new(words, q->shape, !q->w.ignore_eos) : NULL;
+	return q->guide ? 0 : fault_set(f, 500, NULL, NULL, "no memory");
 }
 
 static int fill_choice(struct query *q, int i, uint64_t seed,
@@ -430,7 +431,12 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 				  sizeof *h->r.top);
 	if (!h->r.id || !h->r.logprob || !h->end || (w->top && !h->r.top))
 		return fault_set(f, 500, NULL, NULL, "no memory");
-	return fill_guide(q, h, f);
+	if (!q->guide)
+		return 0;
+	shape_begin(q->shape, &h->at);
+	h->r.mask = mask_tokens;
+	h->r.mask_ctx = h;
+	return 0;
 }
 
 static int fill_choices(struct query *q, struct fault *f)
@@ -507,8 +513,8 @@ static int prepare(struct query *q, struct fault *f)
 		return fault_set(f, 404, "model_not_found", "model",
 				 "there is no model '%.200s' here; '%s' is",
 				 q->w.model, c->o.name);
-	return find_shape(q, f) || encode_all(q, f) || fill_choices(q, f) ?
-	       -1 : 0;
+	return find_shape(q, f) || find_guide(q, f) || encode_all(q, f) ||
+	       fill_choices(q, f) ? -1 : 0;
 }
 
 /* Opens the stream; -1: the answer is there already (time is over). */

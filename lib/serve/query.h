@@ -35,7 +35,7 @@ struct choice {
 	size_t told;			/* bytes and tokens in the stream */
 	int told_tokens, finished;
 	size_t told_chars;		/* in these tokens */
-	struct guide *guide;		/* the engine's thread's; or NULL */
+	struct shape_at at;		/* the engine's thread's */
 	struct tools_scan scan;		/* of calls in a stream; told of them */
 	size_t told_calls, told_args;	/* and of the last one's arguments */
 };
@@ -56,7 +56,9 @@ struct query {
 	struct want w;
 	struct tok_ids *prompt;		/* of each of w.nprompts */
 	struct recall_key key;		/* of a chat before its answer */
-	struct shape *shape;		/* what the answer has to be */
+	struct shape *shape;		/* what the answer has to be, or NULL;
+					 * and the engine's thread's: */
+	struct guide *guide;
 	struct choice *choice;
 	int nchoices;
 	uint64_t party;			/* if the request names none */

@@ -4,6 +4,7 @@
  */
 #include "serve/shapes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,10 @@
 
 #define MOST_NODES 4096
 #define MOST_TEXT  ((size_t)4096)
+#define MOST_STEPS 16384	/* schemas and references looked at */
+#define MOST_DEEP  128
+#define MOST_DEFS  1024
+#define MOST_HOPS  16
 
 struct maker {
 	struct shape *s;
@@ -19,7 +24,7 @@ struct maker {
 	struct fault *f;
 	/* Schemas that have nodes; `done` unless it is being made. */
 	struct made { const struct json *schema; int node, done; } *made;
-	int nmade, any;
+	int nmade, any, steps, deep;
 };
 
 static int compile(struct maker *m, const struct json *schema);
@@ -124,27 +129,75 @@ static int add_value(struct maker *m, int node, const struct json *value)
 	return rc < 0 ? -1 : 0;
 }
 
+static const struct {
+	const char *name;
+	enum shape_kind kind;
+} types[] = {
+	{ "object", KIND_OBJECT }, { "array", KIND_ARRAY },
+	{ "string", KIND_STRING }, { "number", KIND_NUMBER },
+	{ "integer", KIND_NUMBER }, { "boolean", KIND_BOOL },
+	{ "null", KIND_NULL },
+};
+
+/* The row of a type; -1 with a fault. */
+static int find_type(struct maker *m, const struct json *type)
+{
+	const char *name = json_str(type, "");
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (!strcmp(types[i].name, name))
+			return (int)i;
+	return refuse(m, "has an unknown type", name);
+}
+
+/* Whether a value is of a type: 1, 0, or -1 with a fault. */
+static int is_of(struct maker *m, const struct json *type,
+		 const struct json *value)
+{
+	double x = json_num(value, 0);
+	int row = find_type(m, type);
+
+	if (row < 0)
+		return -1;
+	return types[row].kind == kind_of(value) &&
+	       (strcmp(types[row].name, "integer") || !(x - floor(x) > 0));
+}
+
+static int is_allowed(struct maker *m, const struct json *type,
+		      const struct json *value)
+{
+	int rc = 0;
+
+	if (!type)
+		return 1;
+	if (json_type(type) != JSON_ARRAY)
+		return is_of(m, type, value);
+	for (type = json_first(type); type && !rc; type = json_next(type))
+		rc = is_of(m, type, value);
+	return rc;
+}
+
 static int read_enum(struct maker *m, int node, const struct json *schema)
 {
 	const struct json *list = json_get(schema, "enum");
-	const struct json *one = json_get(schema, "const");
+	const struct json *one = json_get(schema, "const"), *j;
 	const struct json *type = json_get(schema, "type");
-	int kinds = 0;
+	int rc;
 
 	m->s->node[node].is_enum = 1;
-	if (one)
-		return list ? refuse(m, "has both", "enum and const") :
-			      add_value(m, node, one);
-	if (json_type(list) != JSON_ARRAY || !json_len(list))
+	if (list && one)
+		return refuse(m, "has both", "enum and const");
+	if (list && json_type(list) != JSON_ARRAY)
 		return refuse(m, "needs a list of values", "enum");
-	for (const struct json *j = json_first(list); j; j = json_next(j)) {
-		if (add_value(m, node, j))
+	for (j = list ? json_first(list) : one; j;
+	     j = list ? json_next(j) : NULL) {
+		rc = is_allowed(m, type, j);
+		if (rc < 0 || (rc && add_value(m, node, j)))
 			return -1;
-		kinds |= 1 << kind_of(j);
 	}
-	/* What type says is said by the values, if they are of one kind. */
-	if (json_type(type) == JSON_STRING && (kinds & (kinds - 1)))
-		return refuse(m, "has values of several types", "enum");
+	if (!m->s->node[node].ntexts)
+		return refuse(m, "has no value, or none of its type",
+			      list ? "enum" : "const");
 	return 0;
 }
 
@@ -185,8 +238,10 @@ static int read_required(struct maker *m, int node, const struct json *schema)
 	struct jw w;
 	int k = 0;
 
-	if (list && json_type(list) != JSON_ARRAY)
-		return refuse(m, "needs a list", "required");
+	if (list && (json_type(list) != JSON_ARRAY ||
+		     json_len(list) > SHAPE_MOST))
+		return refuse(m, "needs a list, and no longer one than there "
+			      "may be properties", "required");
 	for (list = json_first(list); list; list = json_next(list)) {
 		str_reset(&key);
 		jw_init(&w, &key);
@@ -249,39 +304,34 @@ static int read_array(struct maker *m, int node, const struct json *schema)
 }
 
 /* A value of one type gets a node of its own, which `node` leads to. */
-static int add_type(struct maker *m, int node, const char *type,
-		    const struct json *schema)
+static int add_type(struct maker *m, int node, enum shape_kind kind,
+		    int whole, const struct json *schema)
 {
-	static const struct {
-		const char *name;
-		enum shape_kind kind;
-	} row[] = {
-		{ "object", KIND_OBJECT }, { "array", KIND_ARRAY },
-		{ "string", KIND_STRING }, { "number", KIND_NUMBER },
-		{ "integer", KIND_NUMBER }, { "boolean", KIND_BOOL },
-		{ "null", KIND_NULL },
-	};
-	size_t i = 0;
-	int own;
+	int own = new_node(m);
 
-	while (i < sizeof row / sizeof *row && strcmp(row[i].name, type))
-		i++;
-	if (i == sizeof row / sizeof *row)
-		return refuse(m, "has an unknown type", type);
-	own = new_node(m);
 	if (own < 0)
 		return -1;
 	/* Both kinds of number: the wider. */
-	m->s->node[own].whole = !strcmp(type, "integer") &&
+	m->s->node[own].whole = whole &&
 				m->s->node[node].is[KIND_NUMBER] < 0;
-	m->s->node[own].is[row[i].kind] = own;
-	m->s->node[node].is[row[i].kind] = own;
-	if (row[i].kind == KIND_OBJECT)
+	m->s->node[own].is[kind] = own;
+	m->s->node[node].is[kind] = own;
+	if (kind == KIND_OBJECT)
 		return read_object(m, own, schema);
-	if (row[i].kind == KIND_ARRAY)
+	if (kind == KIND_ARRAY)
 		return read_array(m, own, schema);
-	return row[i].kind == KIND_STRING ?
+	return kind == KIND_STRING ?
 	       read_counts(m, own, schema, "minLength", "maxLength") : 0;
+}
+
+static int read_type(struct maker *m, int node, const struct json *type,
+		     const struct json *schema)
+{
+	int row = find_type(m, type);
+
+	return row < 0 ? -1 : add_type(m, node, types[row].kind,
+				       !strcmp(types[row].name, "integer"),
+				       schema);
 }
 
 static int read_types(struct maker *m, int node, const struct json *schema)
@@ -289,24 +339,27 @@ static int read_types(struct maker *m, int node, const struct json *schema)
 	const struct json *type = json_get(schema, "type");
 
 	if (json_type(type) == JSON_STRING)
-		return add_type(m, node, json_str(type, ""), schema);
+		return read_type(m, node, type, schema);
 	if (json_type(type) != JSON_ARRAY || !json_len(type))
 		return refuse(m, "needs a type", "type");
 	for (type = json_first(type); type; type = json_next(type))
-		if (add_type(m, node, json_str(type, ""), schema))
+		if (read_type(m, node, type, schema))
 			return -1;
 	return 0;
 }
 
 /* Whether it is known of what types a node's values are: of one that is being
- * made, if its schema names one type. */
+ * made, unless its schema may name several. */
 static int is_known(const struct maker *m, int node)
 {
-	for (int i = 0; i < m->nmade; i++)
+	for (int i = 0; i < m->nmade; i++) {
+		const struct json *s = m->made[i].schema;
+
 		if (m->made[i].node == node)
 			return m->made[i].done ||
-			       json_type(json_get(m->made[i].schema, "type"))
-			       == JSON_STRING;
+			       !(json_type(json_get(s, "type")) == JSON_ARRAY ||
+				 json_get(s, "anyOf") || json_get(s, "oneOf"));
+	}
 	return 1;
 }
 
@@ -355,53 +408,101 @@ static const struct json *find_ref(struct maker *m, const char *ref)
 	return NULL;
 }
 
-static int check_words(struct maker *m, const struct json *schema)
+/* What a keyword speaks of. */
+enum { OF_OBJECT = 1, OF_ARRAY = 2, OF_STRING = 4, OF_TYPE = 8, OF_VALUES = 16,
+       OF_EITHER = 32, OF_REF = 64, OF_NOTHING = 128 };
+
+/* 0: the keyword is not known. */
+static int speaks_of(const char *word)
 {
-	static const char *const known[] = {
-		"type", "enum", "const", "properties", "required",
-		"additionalProperties", "items", "minItems", "maxItems",
-		"minLength", "maxLength", "anyOf", "oneOf", "$ref", "$defs",
-		"definitions", "title", "description", "default", "examples",
-		"example", "$schema", "$id", "$comment", "deprecated",
-		"readOnly", "writeOnly" };
-	size_t i;
+	static const struct { const char *name; int of; } known[] = {
+		{ "type", OF_TYPE }, { "enum", OF_VALUES },
+		{ "const", OF_VALUES }, { "properties", OF_OBJECT },
+		{ "required", OF_OBJECT },
+		{ "additionalProperties", OF_OBJECT }, { "items", OF_ARRAY },
+		{ "minItems", OF_ARRAY }, { "maxItems", OF_ARRAY },
+		{ "minLength", OF_STRING }, { "maxLength", OF_STRING },
+		{ "anyOf", OF_EITHER }, { "oneOf", OF_EITHER },
+		{ "$ref", OF_REF }, { "$defs", OF_NOTHING },
+		{ "definitions", OF_NOTHING }, { "title", OF_NOTHING },
+		{ "description", OF_NOTHING }, { "default", OF_NOTHING },
+		{ "examples", OF_NOTHING }, { "example", OF_NOTHING },
+		{ "$schema", OF_NOTHING }, { "$id", OF_NOTHING },
+		{ "$comment", OF_NOTHING }, { "deprecated", OF_NOTHING },
+		{ "readOnly", OF_NOTHING }, { "writeOnly", OF_NOTHING },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(known[i].name, word))
+			return known[i].of;
+	return 0;
+}
+
+/* What a schema's keywords speak of; -1 with a fault about one that is not
+ * known. */
+static int all_it_speaks_of(struct maker *m, const struct json *schema)
+{
+	int all = 0;
 
 	for (const struct json *j = json_first(schema); j; j = json_next(j)) {
-		for (i = 0; i < sizeof known / sizeof *known; i++)
-			if (!strcmp(known[i], json_key(j)))
-				break;
-		if (i == sizeof known / sizeof *known)
+		int of = speaks_of(json_key(j));
+
+		if (!of)
 			return refuse(m, "has a keyword that is not supported",
 				      json_key(j));
+		all |= of;
 	}
+	return all;
+}
+
+/* Refuses a keyword that speaks of something else. */
+static int only(struct maker *m, const struct json *schema, int of,
+		const char *why)
+{
+	for (const struct json *j = json_first(schema); j; j = json_next(j))
+		if (!(speaks_of(json_key(j)) & (of | OF_NOTHING)))
+			return refuse(m, why, json_key(j));
 	return 0;
+}
+
+/* A schema without a type: that which all of its keywords are for. */
+static int read_untyped(struct maker *m, int node, int of,
+			const struct json *schema)
+{
+	switch (of & ~OF_NOTHING) {
+	case OF_OBJECT: return add_type(m, node, KIND_OBJECT, 0, schema);
+	case OF_ARRAY: return add_type(m, node, KIND_ARRAY, 0, schema);
+	case OF_STRING: return add_type(m, node, KIND_STRING, 0, schema);
+	case 0: break;
+	default: return refuse(m, "has keywords of several types and needs",
+			       "type");
+	}
+	for (int k = 0, to = any_node(m); k < KINDS; k++)
+		m->s->node[node].is[k] = to;
+	return m->any < 0 ? -1 : 0;
 }
 
 static int fill_node(struct maker *m, int node, const struct json *schema)
 {
 	const struct json *any = json_get(schema, "anyOf");
 	const struct json *one = json_get(schema, "oneOf");
-	const char *either = any ? "anyOf" : "oneOf";
+	int of = all_it_speaks_of(m, schema);
 
-	if (check_words(m, schema))
+	if (of < 0)
 		return -1;
-	if ((any || one) && (json_get(schema, "type") || (any && one) ||
-			     json_get(schema, "properties") ||
-			     json_get(schema, "enum")))
-		return refuse(m, "has others beside it", either);
+	if (any && one)
+		return refuse(m, "has both", "anyOf and oneOf");
 	if (any || one)
-		return read_either(m, node, any ? any : one, either);
-	if (json_get(schema, "enum") || json_get(schema, "const"))
-		return read_enum(m, node, schema);
-	if (json_get(schema, "type"))
-		return read_types(m, node, schema);
-	if (json_get(schema, "properties") || json_get(schema, "required"))
-		return add_type(m, node, "object", schema);
-	if (json_get(schema, "items"))
-		return add_type(m, node, "array", schema);
-	for (int k = 0, to = any_node(m); k < KINDS; k++)
-		m->s->node[node].is[k] = to;
-	return m->any < 0 ? -1 : 0;
+		return only(m, schema, OF_EITHER, "has beside its "
+			    "alternatives what is not supported there") ? -1 :
+		       read_either(m, node, any ? any : one,
+				   any ? "anyOf" : "oneOf");
+	if (of & OF_VALUES)
+		return only(m, schema, OF_VALUES | OF_TYPE, "has beside its "
+			    "values what is not supported there") ? -1 :
+		       read_enum(m, node, schema);
+	return of & OF_TYPE ? read_types(m, node, schema) :
+	       read_untyped(m, node, of, schema);
 }
 
 static int begin_made(struct maker *m, const struct json *schema, int node)
@@ -416,23 +517,36 @@ static int begin_made(struct maker *m, const struct json *schema, int node)
 	return m->nmade - 1;
 }
 
-/* The node of a schema, or -1. */
-static int compile(struct maker *m, const struct json *schema)
+static int too_large(struct maker *m)
+{
+	return refuse(m, "is too large or too deep", "schema");
+}
+
+/* The schema that a chain of references ends at; NULL with a fault. */
+static const struct json *resolve(struct maker *m, const struct json *schema)
 {
 	const char *ref = json_get_str(schema, "$ref", NULL);
-	int node, at, rc;
 
 	for (int hops = 0; ref; hops++) {
-		schema = hops < 16 ? find_ref(m, ref) : NULL;
-		if (!schema)
-			return refuse(m, "refers to what is not there", ref);
+		if (all_it_speaks_of(m, schema) < 0 ||
+		    only(m, schema, OF_REF, "has beside a $ref what is not "
+			 "supported there"))
+			return NULL;
+		schema = hops < MOST_HOPS ? find_ref(m, ref) : NULL;
+		m->steps++;
+		if (!schema) {
+			refuse(m, "refers to what is not there", ref);
+			return NULL;
+		}
 		ref = json_get_str(schema, "$ref", NULL);
 	}
-	if (json_type(schema) == JSON_BOOL && json_bool(schema, 0))
-		return any_node(m);
-	if (json_type(schema) != JSON_OBJECT)
-		return refuse(m, "is none", json_key(schema) ?
-			      json_key(schema) : "schema");
+	return schema;
+}
+
+static int make(struct maker *m, const struct json *schema)
+{
+	int node, at, rc;
+
 	for (int i = 0; i < m->nmade; i++)
 		if (m->made[i].schema == schema)
 			return m->made[i].node;
@@ -444,13 +558,46 @@ static int compile(struct maker *m, const struct json *schema)
 	return rc ? -1 : node;
 }
 
+/* The node of a schema, or -1. */
+static int compile(struct maker *m, const struct json *schema)
+{
+	int node;
+
+	if (++m->steps > MOST_STEPS || m->deep == MOST_DEEP)
+		return too_large(m);
+	schema = resolve(m, schema);
+	if (!schema)
+		return -1;
+	if (json_type(schema) == JSON_BOOL && json_bool(schema, 0))
+		return any_node(m);
+	if (json_type(schema) != JSON_OBJECT)
+		return refuse(m, "is none", json_key(schema) ?
+			      json_key(schema) : "schema");
+	m->deep++;
+	node = make(m, schema);
+	m->deep--;
+	return node;
+}
+
+/* The node of a schema that references are looked up in. */
+static int compile_root(struct maker *m, const struct json *schema)
+{
+	if (json_len(json_get(schema, "$defs")) > MOST_DEFS ||
+	    json_len(json_get(schema, "definitions")) > MOST_DEFS)
+		return too_large(m);
+	m->root = schema;
+	return compile(m, schema);
+}
+
 static struct shape *finish(struct maker *m, int root)
 {
 	free(m->made);
-	if (root >= 0) {
-		m->s->root = root;
+	m->s->root = root;
+	if (root >= 0 && shape_needs(m->s) <= SHAPE_DEPTH)
 		return m->s;
-	}
+	if (root >= 0)
+		refuse(m, "has no value that ends within a depth of 32",
+		       "schema");
 	shape_free(m->s);
 	return NULL;
 }
@@ -481,23 +628,29 @@ struct shape *shape_json(const struct json *schema, const char *param,
 
 	if (start(&m, param, f))
 		return NULL;
-	m.root = schema;
-	return finish(&m, schema ? compile(&m, schema) : free_object(&m));
+	return finish(&m, schema ? compile_root(&m, schema) :
+		      free_object(&m));
 }
 
+/* A node of objects, whatever else the schema allows. */
 static int arguments_of(struct maker *m, const struct json *function)
 {
 	const struct json *schema = json_get(function, "parameters");
-	int node;
+	int node, is, own;
 
 	if (!json_get_bool(function, "strict", 0) ||
 	    json_type(schema) != JSON_OBJECT)
 		return free_object(m);
-	m->root = schema;
-	node = compile(m, schema);
-	if (node >= 0 && m->s->node[node].is[KIND_OBJECT] < 0)
+	node = compile_root(m, schema);
+	if (node < 0)
+		return -1;
+	is = m->s->node[node].is[KIND_OBJECT];
+	if (is < 0)
 		return refuse(m, "is no object", "parameters");
-	return node;
+	own = new_node(m);
+	if (own >= 0)
+		m->s->node[own].is[KIND_OBJECT] = is;
+	return own;
 }
 
 static int add_call(struct maker *m, int node, const struct json *function,
@@ -528,6 +681,9 @@ struct shape *shape_call(const struct json *tools, const char *name,
 		return NULL;
 	m.s->tail = markers ? "}\n</tool_call>" : "}";
 	node = new_node(&m);
+	if (!name && json_len(tools) > SHAPE_MOST)
+		rc = fault_set(f, 400, "invalid_value", "tools", "a call can "
+			       "be forced among at most %d tools", SHAPE_MOST);
 	for (const struct json *j = json_first(tools); j && node >= 0 && !rc;
 	     j = json_next(j)) {
 		const struct json *function = json_get(j, "function");

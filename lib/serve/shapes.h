@@ -28,7 +28,12 @@ struct shape_node {
 	int items;
 	uint32_t least, most;		/* items or characters */
 	int whole;			/* numbers without a fraction */
+	/* Frames that its shortest value of a kind takes, and the least of
+	 * them; SHAPE_NEVER: no frames are enough. */
+	uint8_t needs[KINDS], need;
 };
+
+#define SHAPE_NEVER 255
 
 struct shape {
 	struct shape_node *node;
@@ -36,5 +41,8 @@ struct shape {
 	int root;
 	const char *tail;		/* of a call; NULL: none */
 };
+
+/* Finds what every node's values need, and returns what the whole does. */
+unsigned shape_needs(struct shape *s);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/shape.h"
+
 #define OPENS "<tool_call>"
 #define SHUTS "</tool_call>"
 #define PYTHON "<|python_tag|>"
@@ -70,6 +72,17 @@ static int check_schema(const struct json *s, const char *name,
 	       check_schema(items, name, f) : 0;
 }
 
+/* A name is looked for as it stands in the text of a call. */
+static int bad_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *p = name; *p; p++)
+		if ((unsigned char)*p <= ' ' || strchr("\"\\\177", *p))
+			return 1;
+	return !len || len > TOOLS_NAME;
+}
+
 int tools_check(const struct json *tools, struct fault *f)
 {
 	if (json_type(tools) != JSON_ARRAY)
@@ -80,12 +93,17 @@ int tools_check(const struct json *tools, struct fault *f)
 		const char *name = json_get_str(fn, "name", NULL);
 		const struct json *p = json_get(fn, "parameters");
 
-		if (strcmp(json_get_str(j, "type", ""), "function") || !name ||
-		    !*name)
+		if (strcmp(json_get_str(j, "type", ""), "function") || !name)
 			return fault_set(f, 400, "invalid_value", "tools",
 					 "a tool has to be {\"type\": "
 					 "\"function\", \"function\": "
 					 "{\"name\": ...}}");
+		if (bad_name(name))
+			return fault_set(f, 400, "invalid_value", "tools",
+					 "a tool's name has to be of 1 to %d "
+					 "bytes without white space, quotes "
+					 "and backslashes: '%.64s'",
+					 TOOLS_NAME, name);
 		if (json_type(p) != JSON_NONE && json_type(p) != JSON_NULL &&
 		    check_schema(p, name, f))
 			return -1;
@@ -161,7 +179,7 @@ static int read_head(struct tools_scan *s, const struct json *tools,
 {
 	size_t at = s->at, was;
 	const char *quote;
-	char name[65];
+	char name[TOOLS_NAME + 1];
 	int rc;
 
 	if ((rc = take(text, len, &at, "{")) < 1 ||
@@ -334,6 +352,34 @@ static int keep_spelling(const struct json *tools, const char *text,
 	return 1;
 }
 
+/* A call whose arguments name a member twice, which no tree can hold; a
+ * stream has told them already, and they are the client's to read. */
+static int add_spelled(const struct json *tools, const char *text, size_t len,
+		       struct tools_calls *out)
+{
+	struct tools_scan s = { .state = TOOLS_HEAD };
+	struct tools_call *c = &out->call[out->n];
+	size_t at;
+
+	if (out->n == TOOLS_CALLS || !tools_follow(&s, tools, text, len) ||
+	    s.state != TOOLS_TAIL)
+		return 0;
+	at = s.to;
+	if (take(text, len, &at, "}") < 1 ||
+	    at + blank(text + at, len - at) < len ||
+	    !shape_is_object(text + s.from, s.to - s.from))
+		return 0;
+	c->name = strndup(text + s.name, s.name_len);
+	c->arguments = strndup(text + s.from, s.to - s.from);
+	if (c->name && c->arguments) {
+		out->n++;
+		return 1;
+	}
+	free(c->name);
+	free(c->arguments);
+	return -1;
+}
+
 /* Adds what a JSON text calls: 1, 0 or -1 as above. */
 static int add_json(const struct json *tools, const char *text, size_t len,
 		    struct tools_calls *out)
@@ -351,6 +397,8 @@ static int add_json(const struct json *tools, const char *text, size_t len,
 		rc = add_object(tools, root, out);
 		if (rc > 0)
 			rc = keep_spelling(tools, text, len, out);
+	} else {
+		rc = add_spelled(tools, text, len, out);
 	}
 	json_free(root);
 	return rc;

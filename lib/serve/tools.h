@@ -11,6 +11,8 @@
 #include "rec/json.h"
 #include "serve/fault.h"
 
+#define TOOLS_NAME 64		/* bytes of a name, at most */
+
 /* Whether this is a list of functions with schemas. */
 int tools_check(const struct json *tools, struct fault *f);
 

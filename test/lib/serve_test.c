@@ -42,6 +42,14 @@ static void expect_calls(const char *text, size_t n, const char *content,
 static void calls_are_found(void **state)
 {
 	(void)state;
+	/* As a stream has told it; not so what is no JSON at all. */
+	expect_calls("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":1,"
+		     "\"a\":2}}\n</tool_call>", 1, "",
+		     "{\"a\":1,\"a\":2}");
+	expect_calls("{\"name\": \"g\", \"parameters\": {\"a\":1,\"a\":2}}",
+		     1, "", "{\"a\":1,\"a\":2}");
+	expect_calls("{\"name\": \"g\", \"parameters\": {a}}", 0,
+		     "{\"name\": \"g\", \"parameters\": {a}}", NULL);
 	expect_calls("a <tool_call>\n{\"name\": \"f\", \"arguments\": "
 		     "{\"x\": \"<tool_call>\"}}\n</tool_call>", 1, "a ",
 		     "{\"x\": \"<tool_call>\"}");

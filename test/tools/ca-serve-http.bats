@@ -174,7 +174,7 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	[ "$(chat "$ask,\"stream\":true}")" = 200 ]
 	sed -n 's/^data: {/{/p' answer >events
 	jq -s -e '[.[].choices[0] | select(.delta.tool_calls)] | map(.delta.tool_calls[0]) |
-		length > 2 and .[0].function == {name: "f", arguments: ""} and .[0].id and
+		length >= 2 and .[0].function == {name: "f", arguments: ""} and .[0].id and
 		all(.[1:][]; (has("id") | not) and .index == 0)' events
 	[ "$(jq -s '[.[].choices[0].delta.tool_calls[0].function.arguments // ""] | add' events)" = \
 		"$(jq '.choices[0].message.tool_calls[0].function.arguments' whole)" ]
@@ -275,6 +275,10 @@ foreign_template() {
 	refused 400 invalid_value "{$m,\"tools\":[{\"type\":\"function\"}]}"
 	refused 400 invalid_function_parameters "{$m,\"tools\":[{\"type\":\"function\",
 		\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"thing\"}}}]}"
+	refused 400 invalid_value "{$m,\"tools\":[{\"type\":\"function\",
+		\"function\":{\"name\":\"$(printf 'f%.0s' {1..65})\"}}]}"
+	refused 400 invalid_schema "{$m,\"response_format\":{\"type\":\"json_schema\",
+		\"json_schema\":{\"schema\":{\"items\":{\"\$ref\":\"#\"},\"minItems\":1}}}}"
 	refused 404 model_not_found "{$m,\"model\":\"other\"}"
 	jq -n '{messages: [{role: "user", content: ("x" * 300)}]}' >body
 	refused 400 context_length_exceeded @body
@@ -309,6 +313,13 @@ foreign_template() {
 			(.b | length <= 2))' answer
 	jq -e '[.choices[0].logprobs.content[] | .logprob, .top_logprobs[].logprob] |
 		all(. <= 0 and . >= -9999)' answer
+	# Lists in lists end before they are too deep to be ended, in all choices.
+	[ "$(chat "{$m,\"n\":4,\"max_tokens\":150,\"response_format\":{\"type\":\"json_schema\",
+		\"json_schema\":{\"schema\":{\"\$ref\":\"#/\$defs/l\",\"\$defs\":{\"l\":
+		{\"type\":[\"array\",\"null\"],\"items\":{\"\$ref\":\"#/\$defs/l\"},
+		\"minItems\":1,\"maxItems\":1}}}}}}")" = 200 ]
+	jq -e '.choices | length == 4 and all(.finish_reason == "stop" and
+		(.message.content | fromjson | [.. | nulls] | length == 1))' answer
 	# What is cut off begins as it should.
 	[ "$(chat "{$m,\"max_tokens\":60,\"response_format\":{\"type\":\"json_object\"}}")" = 200 ]
 	jq -e '.choices[0].message.content | test("^\\s*[{]")' answer
