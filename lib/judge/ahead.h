@@ -4,8 +4,9 @@
  * jails, before they are needed, and processes that were killed go while the
  * next one begins.  None of it may still be under way when a clock runs.
  *
- * A process that waits to be taken holds no foreign code and sleeps.  Inside
- * lib/judge, and for lib/synth.
+ * A process that waits to be taken holds no foreign code and sleeps; on CUDA
+ * (ahead_early) it has a context by then, which is made under a lease (the
+ * caller's) and does nothing.  Inside lib/judge, and for lib/synth.
  */
 #ifndef CA_JUDGE_AHEAD_H
 #define CA_JUDGE_AHEAD_H
@@ -23,10 +24,14 @@ struct purpose {
  * prevents it shows when the process is wanted. */
 void ahead_want(struct judge *j, const struct purpose *u);
 
-/* One that waits, or a new one.  The answer to {"op":"jail"} is still to come;
- * torch_kill or ahead_end is due. */
+/* One that waits, or a new one.  The answer to {"op":"jail"} (on CUDA "begin")
+ * is still to come; torch_kill or ahead_end is due, and the release of *seen,
+ * where CUPTI writes (host memory; none: p NULL). */
 int ahead_take(struct judge *j, const struct purpose *u,
-	       struct torch_child *c, struct err *e);
+	       struct torch_child *c, struct mem *seen, struct err *e);
+
+/* Whether contexts are made then: on CUDA with CA_EARLY_CUDA=1. */
+int ahead_early(const struct judge *j);
 
 /* Ends a process without waiting for it. */
 void ahead_end(struct judge *j, struct torch_child *c);
@@ -34,6 +39,10 @@ void ahead_end(struct judge *j, struct torch_child *c);
 /* Waits until those that were asked for sleep and those that were ended are
  * gone; else j->undead is set. */
 void ahead_settle(struct judge *j);
+
+/* Before the judge closes, no lease held: on CUDA ends those that wait, whose
+ * contexts' end may not disturb somebody's clock. */
+void ahead_dismiss(struct judge *j);
 
 /* Leaves the host: all its processes for us end. */
 void ahead_leave(struct judge *j);

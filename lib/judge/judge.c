@@ -78,6 +78,7 @@ void judge_close(struct judge *j)
 {
 	if (!j)
 		return;
+	ahead_dismiss(j);
 	ahead_leave(j);
 	if (j->dev) {
 		runner_forget(j);
@@ -138,6 +139,8 @@ int judge_alone(struct judge *j, struct fail *f)
 {
 	struct err e = ERR_INIT;
 
+	/* Between two leases somebody else's clock may run. */
+	ahead_settle(j);
 	if (!judge_lease(j, 1, &e))
 		return 0;
 	j->unleased = 1;

@@ -91,7 +91,7 @@ static int map(struct judge *j, struct oracle *o, const char *const *names,
 	struct ca_msg m;
 	int fds[8], rc;
 
-	map_request(&req, names, mems, n, fds);
+	region_request(&req, "map", names, mems, n, fds);
 	rc = ask(j, o, &req, fds, n, &m, f) || refused(&m, f) ? -1 : 0;
 	str_release(&req);
 	return rc;
@@ -357,6 +357,7 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 	static const char *const name[] = { "desc" };
 	struct mem *const mem[] = { &o->desc };
 	const struct purpose u = { role, compiles, NULL };
+	struct mem seen;
 	struct err e = ERR_INIT;
 	struct ca_msg m;
 
@@ -366,10 +367,17 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 	o->params = o->params_after = o->expect = (struct mem)MEM_NONE;
 	if (host_ready(j, f))
 		return -1;
-	if (ahead_take(j, &u, &o->c, &e))
+	if (ahead_take(j, &u, &o->c, &seen, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	if (hear(j, o, &m, f) || refused(&m, f) ||
-	    shared(j, DESC_BYTES, 1, &o->desc, f))
+	if (hear(j, o, &m, f))
+		return -1;
+	if (refused(&m, f)) {
+		/* The task's code has not run in it. */
+		f->status = ST_INFRA_ERROR;
+		f->fault = 1;
+		return -1;
+	}
+	if (shared(j, DESC_BYTES, 1, &o->desc, f))
 		return -1;
 	return map(j, o, name, mem, 1, f);
 }

@@ -71,24 +71,31 @@ static size_t quick_rounds(const struct judge *j)
 	return judge_on_cuda(j) ? 1 : 2;
 }
 
-/*
- * Times the candidate.  A quick profile on CUDA leaves torch.compile out when
- * its time can be told from eager's.
- */
+/* Whether torch.compile's time can be told from eager's: then a quick profile
+ * on CUDA leaves it out. */
+static int told_by_eager(struct judge *j, const char *task,
+			 struct race *compile, struct baseline *known)
+{
+	if (!compile->runs || !j->o.quick || !judge_on_cuda(j) ||
+	    baseline_get(j, task, known))
+		return 0;
+	compile->runs = 0;
+	return 1;
+}
+
+/* Times the candidate.  `known`: what torch.compile's time is told by; or
+ * NULL. */
 static int race_all(struct judge *j, struct oracle *o, const char *task,
-		    const struct guard_result *g, struct profiled *p)
+		    const struct guard_result *g,
+		    const struct baseline *known, struct profiled *p)
 {
 	size_t max = j->o.quick ? quick_rounds(j) : (size_t)j->o.max_rounds;
 	struct race *compile = &p->t.race[RACE_COMPILE];
-	struct baseline known;
 
-	if (compile->runs && j->o.quick &&
-	    judge_on_cuda(j) &&
-	    !baseline_get(j, task, &known)) {
-		compile->runs = 0;
+	if (known) {
 		if (timing_run(j, o, g, &p->t, max, &p->f))
 			return -1;
-		if (!baseline_apply(&known, &p->t))
+		if (!baseline_apply(known, &p->t))
 			return 0;
 		mention("eager takes another time than when that of "
 			"torch.compile was remembered: both are timed");
@@ -107,7 +114,9 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	struct profiled *p = result;
 	struct race *race = p->t.race;
 	struct guard_result g;
+	struct baseline b;
 	struct oracle o;
+	int known;
 
 	memset(&g, 0, sizeof(g));
 	profiled_reset(p);
@@ -117,6 +126,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	p->t.quick = j->o.quick && !judge_on_cuda(j);
 	if (oracle_open(j, &o, "oracle", 0, &p->f))
 		goto out;
+	known = told_by_eager(j, s->task_id, &race[RACE_COMPILE], &b);
 	timing_ahead(j, &p->t);
 	if (oracle_load(j, &o, s->task, s->tasklen, &p->f) ||
 	    oracle_know(j, &o, s->task_id, &p->f) ||
@@ -127,7 +137,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 		goto out;
 	p->bytes = o.input_bytes + o.expect_bytes;
 	p->written = o.expect_bytes;
-	if (!race_all(j, &o, s->task_id, &g, p))
+	if (!race_all(j, &o, s->task_id, &g, known ? &b : NULL, p))
 		(void)(trial_attribute(j, &o, &p->t.saw, &p->f) ||
 		       trial_originated(j, &o, &p->t.origin, &p->f));
 out:

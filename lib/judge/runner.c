@@ -268,21 +268,19 @@ static int allocate(struct judge *j, const struct oracle *o,
 	}
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
 		    &e) ||
-	    (r->tabled && d->shared(j->dev, DESC_BYTES, 1, &r->desc, &e)) ||
-	    (!r->tabled && judge_on_cuda(j) &&
-	     d->shared(j->dev, TRACE_BYTES, 1, &r->seen, &e)))
+	    (r->tabled && d->shared(j->dev, DESC_BYTES, 1, &r->desc, &e)))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return 0;
 }
 
-void map_request(struct str *req, const char *const *names,
-		 struct mem *const *mems, size_t n, int *fds)
+void region_request(struct str *req, const char *op, const char *const *names,
+		    struct mem *const *mems, size_t n, int *fds)
 {
 	struct jw w;
 
 	jw_init(&w, req);
 	jw_obj(&w);
-	jw_kstr(&w, "op", "map");
+	jw_kstr(&w, "op", op);
 	jw_key(&w, "regions");
 	jw_arr(&w);
 	for (size_t i = 0; i < n; i++) {
@@ -310,11 +308,11 @@ static int map(struct judge *j, struct runner *r, struct fail *f)
 	};
 	/* The last is for what a runner has to tell, if anything. */
 	size_t n = sizeof(mems) / sizeof(mems[0]) -
-		   !(judge_on_cuda(j) || r->tabled);
+		   !(r->tabled || (r->seen.p && !ahead_early(j)));
 	struct str req = STR_INIT;
 	int fds[6], rc;
 
-	map_request(&req, names, mems, n, fds);
+	region_request(&req, "map", names, mems, n, fds);
 	rc = request(j, r, &req, fds, n, 0, j->o.load_s, f);
 	str_release(&req);
 	return rc;
@@ -431,10 +429,14 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 
 	if (host_ready(j, f) || allocate(j, o, r, f))
 		return -1;
-	if (ahead_take(j, &u, &r->child, &e))
+	if (ahead_take(j, &u, &r->child, &r->seen, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	if (hear(j, r, 0, j->o.load_s, f))
+	if (hear(j, r, 0, j->o.load_s, f)) {
+		/* Nobody else's code has run in it. */
+		f->status = ST_INFRA_ERROR;
+		f->fault = 1;
 		return -1;
+	}
 	if (j->dev->ops->attach(j->dev, r, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return map(j, r, f);

@@ -26,6 +26,7 @@ struct ahead {
 	const char *role;	/* NULL: none */
 	int may_exec;
 	char cache[HASH_HEX];
+	struct mem seen;	/* CUDA: where CUPTI writes; p NULL: nowhere */
 	struct torch_child c;
 };
 
@@ -194,8 +195,8 @@ int runner_table(struct judge *j, struct runner *r, int iterations,
 int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	      struct bracket_result *res, struct fail *f);
 
-/* The request {"op":"map"} for n regions, and their descriptors in fds. */
-void map_request(struct str *req, const char *const *names,
-		 struct mem *const *mems, size_t n, int *fds);
+/* A request ("map", "begin") with n regions, and their descriptors in fds. */
+void region_request(struct str *req, const char *op, const char *const *names,
+		    struct mem *const *mems, size_t n, int *fds);
 
 #endif

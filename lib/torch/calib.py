@@ -10,9 +10,11 @@ from catorch.shim import Child
 
 
 class Calib(Child):
+    foreign = False
+
     def do_load(self, req):
         self.phase = PHASE_LOAD
-        self.begin(req, foreign=False)
+        self.begin(req)
         self.timer = self.env.cuda().Timer() if self.device.type == "cuda" else None
         self.worked = []
         self.out_bytes = [int(n) for n in req["result_bytes"]]

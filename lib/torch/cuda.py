@@ -78,11 +78,16 @@ class Memory:
         return torch.as_tensor(Span(address, n), device=DEVICE)
 
 
+def start():
+    """The context exists from here on, and does nothing."""
+    torch.cuda.init()
+    torch.cuda.current_stream()
+    torch.zeros(1, device=DEVICE)
+
+
 def map(fd, nbytes, device):
     """Device memory of the judge's behind a descriptor."""
-    torch.cuda.init()
-    torch.cuda.current_stream()         # the context exists from here on
-    torch.zeros(1, device=device)
+    start()
     address = ctypes.c_uint64()
     rc = library().bring(0, fd, nbytes, ctypes.byref(address))
     if rc:

@@ -7,7 +7,7 @@
  * Two kinds of channel, both SOCK_SEQPACKET unix sockets:
  *
  * host channel (tool <-> host): JSON objects, one a packet.
- *   host: {"hello":3,"torch":"2.11.0","python":"3.12.3","cuda":true,
+ *   host: {"hello":4,"torch":"2.11.0","python":"3.12.3","cuda":true,
  *          "digest":"…"}            once it can fork
  *   tool: {"id":"7","op":"spawn","role":"worker","device":"cpu",
  *          "jail":"full"}           with SCM_RIGHTS: the child's channel end
@@ -42,6 +42,10 @@
  *                         will run foreign code, and after it the judge may
  *                         seize that with ptrace.  Landlock and the system
  *                         call filter come with load.
+ *   {"op":"begin","regions":[…]}   in its place, for who does without ptrace:
+ *                         and they come now, the regions (as in map, `trace`
+ *                         if any) are mapped, and CUDA is started, so that
+ *                         load takes less.
  *   {"op":"map","regions":[{"name":"in0","bytes":N},…]}   fds in that order;
  *                         CPU: sealed memfds.  CUDA: VMM handles, except
  *                         regions with "host":true, which are memfds.
@@ -106,7 +110,7 @@
 
 #include <stdint.h>
 
-#define CA_PROTO 3
+#define CA_PROTO 4
 #define CA_REQ_MAX 60000	/* bytes of a JSON request */
 #define CA_LEAVES 64		/* results of one forward */
 #define CA_NDIM 12

@@ -344,6 +344,8 @@ class Message:
 class Child:
     """A child's life: requests by name go to methods do_NAME, iterations to run()."""
 
+    foreign = True              # code of others will be loaded
+
     def __init__(self, channel, env, spawn, job):
         self.channel = channel
         self.env = env
@@ -474,6 +476,21 @@ class Child:
             self.map_pending()
         return {}
 
+    def do_begin(self, req):
+        """Instead of `jail`: also what comes before code is loaded, so that nobody has to
+        wait for it later."""
+        self.do_map({"regions": [], **req})
+        self.close_jail()
+        if self.device.type == "cuda":
+            self.env.cuda().start()
+        return {}
+
+    def close_jail(self):
+        if self.foreign and not self.sealed:
+            self.job.jail.seal()
+        self.sealed = True
+        self.map_pending()
+
     def map_pending(self):
         """CUDA starts threads, and those must start inside the jail.  The trace begins
         before anything else uses CUDA."""
@@ -485,12 +502,9 @@ class Child:
             os.close(fd)
         self.pending = []
 
-    def begin(self, req, foreign=True):
+    def begin(self, req):
         """The start of load: from here on foreign code may run."""
-        if foreign:
-            self.job.jail.seal()
-        self.sealed = True
-        self.map_pending()
+        self.close_jail()
         if req.get("threads"):
             set_threads(int(req["threads"]))
         torch.set_grad_enabled(False)

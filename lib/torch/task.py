@@ -170,8 +170,8 @@ def wide_of(t):
 class Task(oracle.Oracle):
     compiled = None
 
-    def begin(self, req, foreign=True):
-        super().begin(req, foreign)
+    def begin(self, req):
+        super().begin(req)
         if self.job.shop:
             self.job.shop.use()
         self.rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -92,10 +92,10 @@ class Worker(Runner):
     object = None
     built = None
 
-    def begin(self, req, foreign=True):
+    def begin(self, req):
         if req.get("object") is not None:
             self.object = os.dup(self.fd(req["object"]))
-        super().begin(req, foreign)
+        super().begin(req)
 
     def prepare(self, req):
         form = req.get("form", "light")

@@ -561,6 +561,22 @@ static void baselines_tell_where_time_goes(void **state)
 	end(&k);
 }
 
+/* Memory, objects and code come into a jail that is closed. */
+static void begins_before_it_loads(void **state)
+{
+	struct jail_caps caps;
+
+	NEED_HOST();
+	if (jail_probe(&caps, NULL) || caps.self != JAIL_FULL)
+		skip();
+	begins = 1;
+	binds_by_name_or_order(state);
+	calls_launchers(state);
+	confines_candidates(state);
+	baselines_tell_where_time_goes(state);
+	begins = 0;
+}
+
 static void host_refuses_bad_spawns(void **state)
 {
 	struct torch_spawn s = { .role = "king", .device = "cpu",
@@ -738,6 +754,7 @@ int main(void)
 		cmocka_unit_test(ignores_output),
 		cmocka_unit_test(notices_foreign_answers),
 		cmocka_unit_test(confines_candidates),
+		cmocka_unit_test(begins_before_it_loads),
 		cmocka_unit_test(answers_garbage),
 		cmocka_unit_test(baselines_tell_where_time_goes),
 		cmocka_unit_test(host_refuses_bad_spawns),
