@@ -20,7 +20,13 @@ import torch
 
 from catorch import live, modules, pieces
 from catorch.clock import Clock
-from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
+from catorch.proto import (
+    END_BAD_REQUEST,
+    END_OOM,
+    END_UNSUPPORTED,
+    PHASE_FORWARD,
+    PHASE_INPUTS,
+)
 from catorch.shim import Fail, is_oom, tail_of
 from catorch.turns import ALONE, NONE, SHARED, Maker
 
@@ -360,14 +366,15 @@ class Grower:
         self.clock = Clock(device)
         self.ms = ms
         self.most = most
+        self.short = False      # of memory, once
 
     def time(self, piece, calls=CALLS):
         """Milliseconds of the quickest call; raises what the call raises."""
+        if sum(map(pieces.nbytes, piece["inputs"])) > self.most:
+            raise Skip("its inputs would be too large")
         with self.device:
             model, make = pieces.load(pieces.render([piece]))
             args = make()
-        if sum(t.numel() * t.element_size() for t in args) > self.most:
-            raise Skip("its inputs would be too large")
         best = float("inf")
         for _ in range(calls):
             took, result = self.clock.time(lambda: model(*args))
@@ -398,12 +405,22 @@ class Grower:
             return {piece["inputs"][0]["shape"][0]}
         return {n for s in piece["inputs"] for n in s["shape"] if n > 1}
 
-    def grow(self, piece):
-        """The grown piece and its time."""
+    def larger(self, piece, was, took, near):
+        """What the size `was` becomes; close to a limit, half as much again."""
+        now = max(2 * was, 8) & ~7 if was > 4 else 8
+        if near:
+            now = was + was // 2 & ~7
+        elif took < self.ms / 64 and was >= 64:
+            now *= 4
+        return now + 8 if now in self.classes(piece) else now
+
+    def grow(self, piece, sure=True):
+        """The grown piece and its time.  Not sure: others may be at work, so that it may have
+        to grow further when they are not."""
         took = self.time(piece)
-        frozen = set()
+        near, frozen = set(), set()
         for _ in range(STEPS):
-            if took >= self.ms:
+            if took >= self.ms and sure:
                 took = min(took, self.time(piece, SURE))
             if took >= self.ms:
                 return piece, took
@@ -411,21 +428,18 @@ class Grower:
             if not free:
                 break
             was = free[0]
-            now = max(2 * was, 8) & ~7 if was > 4 else 8
-            if took < self.ms / 64 and was >= 64:
-                now *= 4
-            if now in self.classes(piece):
-                now += 8
+            now = self.larger(piece, was, took, was in near)
             try:
                 bigger = self.resized(piece, was, now)
                 took = self.time(bigger)
                 piece = bigger
             except Exception as exc:
-                if is_oom(exc) or (isinstance(exc, Skip) and "nothing" in str(exc)):
+                self.short |= is_oom(exc)
+                if self.short or (isinstance(exc, Skip) and "nothing" in str(exc)):
                     break
-                frozen.add(was)
-        took = min(took, self.time(piece, SURE))
-        if took < self.ms / 3:
+                (frozen if was in near or was < 16 else near).add(was)
+        took = min(took, self.time(piece, SURE)) if sure else took
+        if took < self.ms / 3 and sure:
             raise Skip(f"with the largest inputs that fit it takes {took:.2g} ms")
         return piece, took
 
@@ -460,7 +474,8 @@ class Crawl(Maker):
                 raise Fail(END_BAD_REQUEST, PHASE_INPUTS, f"unknown operator {name!r}")
             return (yield from self.first_good(grower, tries))
         except Skip as exc:
-            raise Fail(END_UNSUPPORTED, PHASE_FORWARD, str(exc)) from None
+            raise Fail(END_OOM if grower.short else END_UNSUPPORTED, PHASE_FORWARD,
+                       str(exc)) from None
 
     def first_good(self, grower, tries):
         why, grown = None, 0
@@ -469,6 +484,9 @@ class Crawl(Maker):
                 yield NONE
                 piece = ready(piece)
                 grown += 1
+                # While others work, too: few steps are left for when they may not.
+                yield SHARED
+                piece, _ = grower.grow(piece, sure=False)
                 yield ALONE
                 piece, took = grower.grow(piece)
                 yield SHARED
@@ -478,6 +496,7 @@ class Crawl(Maker):
             except (Skip, live.No) as exc:
                 why = why or Skip(str(exc))
             except Exception as exc:
+                grower.short |= is_oom(exc)
                 why = why or Skip(f"raises {type(exc).__name__}: "
                                   f"{tail_of(exc).strip().splitlines()[-1][:120]}")
             if grown == GROWN:

@@ -21,8 +21,8 @@ import torch
 from catorch import extract
 from catorch.clock import Clock
 from catorch.pieces import finite, first_tensor
-from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD
-from catorch.shim import Fail, tail_of
+from catorch.proto import END_BAD_REQUEST, END_OOM, END_UNSUPPORTED, PHASE_FORWARD
+from catorch.shim import Fail, is_oom, tail_of
 from catorch.task import trace
 from catorch.turns import ALONE, NONE, SHARED, Maker
 
@@ -279,6 +279,8 @@ class Hf(Maker):
             why = str(exc)
         except Exception as exc:
             why = f"raises {type(exc).__name__}: {(tail_of(exc).splitlines() or [''])[-1][:120]}"
+            if is_oom(exc):
+                raise Fail(END_OOM, PHASE_FORWARD, why) from None
         raise Fail(END_UNSUPPORTED, PHASE_FORWARD, why)
 
     def first_good(self, name, ms, most):
@@ -287,6 +289,7 @@ class Hf(Maker):
         draft = Draft(name)
         real, why = draft.build(), None
         for wide, shape in draft.shapes():
+            yield NONE
             try:
                 draft.render(1, wide, shape)
                 real = draft.build()    # asks for what forward asks for, too
@@ -294,8 +297,11 @@ class Hf(Maker):
                 code = draft.render(1, wide, shape)
                 if not same(draft, real, code):
                     raise No("alone it computes something else")
+                # While others work, too: then few steps are left for when they may not.
+                yield SHARED
+                batch, *_ = self.grown(draft, wide, shape, ms, most)
                 yield ALONE
-                code, took, model, args = self.grown(draft, wide, shape, ms, most)
+                _, code, took, model, args = self.grown(draft, wide, shape, ms, most, batch)
                 yield SHARED
                 return {"code": code, "ms": took, "hash": trace(model, args)["hash"]}
             except No as exc:
@@ -312,8 +318,9 @@ class Hf(Maker):
         space["mask"] = torch.full((SEQUENCE, SEQUENCE), float("-inf")).triu(1)[None, None]
         eval(f"real({', '.join(args)})".replace("self.mask", "mask"), space)
 
-    def grown(self, draft, wide, shape, ms, most):
-        batch, clock = 1, Clock(self.device)
+    def grown(self, draft, wide, shape, ms, most, batch=1):
+        """(batch, code, milliseconds, model, arguments), the batch grown from this one on."""
+        clock = Clock(self.device)
         while True:
             code = draft.render(batch, wide, shape)
             with self.device:
@@ -324,7 +331,7 @@ class Hf(Maker):
             call = functools.partial(model, *args)
             took = min(clock.time(call)[0] for _ in range(CALLS)) * 1e3
             if took >= ms:
-                return code, took, model, args
+                return batch, code, took, model, args
             batch *= 2 if took > ms / 4 else 4
             if batch > LARGEST:
                 raise No("with the largest inputs it takes too short a time")

@@ -64,6 +64,10 @@ def is_float(spec):
     return spec["kind"] in ("randn", "uniform", "logprob")
 
 
+def nbytes(spec):
+    return math.prod(spec["shape"]) * {"bool": 1, "randint": 8, "perm": 8}.get(spec["kind"], 4)
+
+
 def resized(spec, shape, first, size):
     """The input with another shape, given the first input's and what becomes of a size."""
     spec = {**spec, "shape": shape}
