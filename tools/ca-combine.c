@@ -29,7 +29,8 @@ static const struct opt table[] = {
 	  "add numbers and reasons to FILE, a line of JSON", &opts.summary,
 	  0, 0 },
 	{ OPT_SIZE, 0, "max-bytes", "SIZE",
-	  "the most that any result may take (512M)", &opts.max_bytes, 0, 0 },
+	  "the most that any result may take (512M; 3500M on CUDA)",
+	  &opts.max_bytes, 0, 0 },
 	{ OPT_STR, 0, "llm", "URL", "a model writes the stacks: "
 	  "OpenAI-compatible server, as http://host:8000/v1", &opts.llm.url,
 	  0, 0 },

@@ -19,8 +19,8 @@ static const struct opt table[] = {
 	  "grow inputs until a call of eager PyTorch takes this long (3)",
 	  &opts.ms, 0.001, 1e6 },
 	{ OPT_SIZE, 0, "max-bytes", "SIZE",
-	  "the most that inputs may take together (512M)", &opts.max_bytes,
-	  0, 0 },
+	  "the most that inputs may take together (512M; 3500M on CUDA)",
+	  &opts.max_bytes, 0, 0 },
 	{ OPT_LIST, 0, "only", "TEXT",
 	  "of torch and transformers, only names that hold this; may be "
 	  "repeated", &opts.only, 0, 0 },

@@ -72,6 +72,7 @@ static int refused(const struct ca_msg *m, struct fail *f)
 	fail_set(f, m->end == END_JAIL || m->end == END_BAD_REQUEST ?
 		 ST_INFRA_ERROR : ST_INVALID_REFERENCE, m->phase, "%s", text);
 	f->fault = f->status == ST_INFRA_ERROR;
+	f->oom = m->end == END_OOM;
 	return -1;
 }
 

@@ -62,6 +62,7 @@ struct fail {
 	int fault;		/* nobody's answer can be trusted: the host or
 				 * the oracle died, the device broke; judge
 				 * again */
+	int oom;		/* it asked for more memory than was left */
 	char text[CA_TEXT + 256];	/* for people */
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/sig.h"
 #include "synth/compose.h"
+#include "synth/room.h"
 #include "synth/task.h"
 
 #define TRIES 100		/* draws in a row that may make no task */
@@ -22,7 +23,6 @@ void combine_defaults(struct combine_opts *o)
 	memset(o, 0, sizeof(*o));
 	memcpy(o->mix, paper_mix, sizeof(o->mix));
 	o->count = 100;
-	o->max_bytes = (int64_t)512 << 20;
 	o->task_s = 60;
 	o->lease_s = 600;
 	o->llm.temperature = -1;
@@ -195,7 +195,7 @@ static void quotas(const struct combine *c, int64_t quota[MIX_STACK + 1])
 	}
 }
 
-static int open_child(struct combine *c, struct err *e)
+int combine_ready(struct combine *c, struct err *e)
 {
 	struct judge_opts o;
 
@@ -215,6 +215,27 @@ static int open_child(struct combine *c, struct err *e)
 	return 0;
 }
 
+/* One try: as combine_ask. */
+static int ask_once(struct combine *c, int alone, const struct str *req,
+		    struct json **told, struct fail *f, struct err *e)
+{
+	struct str copy = STR_INIT;
+	int rc = -1, room = -1;
+
+	if (combine_ready(c, e) ||
+	    room_enter(c->j, alone, c->o.lease_s, &room, e))
+		return -1;
+	/* Shared: nobody's clock may run beside this. */
+	if (str_add(&copy, req->buf, req->len))
+		err_set(e, CA_SOFTWARE, "out of memory");
+	else if (!c->j->dev->ops->lease(c->j->dev, 0, c->o.lease_s, e))
+		rc = oracle_ask(c->j, &c->oracle, &copy, told, f) ? 1 : 0;
+	c->j->dev->ops->unlease(c->j->dev);
+	room_leave(&room);
+	str_release(&copy);
+	return rc;
+}
+
 int combine_ask(struct combine *c, struct str *req, const char *name,
 		struct json **told, struct err *e)
 {
@@ -222,15 +243,11 @@ int combine_ask(struct combine *c, struct str *req, const char *name,
 	int rc;
 
 	*told = NULL;
-	if (open_child(c, e))
-		return -1;
-	/* Shared: nobody's clock may run beside this. */
-	if (c->j->dev->ops->lease(c->j->dev, 0, c->o.lease_s, e))
-		return -1;
-	rc = oracle_ask(c->j, &c->oracle, req, told, &f);
-	c->j->dev->ops->unlease(c->j->dev);
-	if (!rc)
-		return 0;
+	rc = ask_once(c, 0, req, told, &f, e);
+	if (rc > 0 && f.oom && judge_on_cuda(c->j))
+		rc = ask_once(c, 1, req, told, &f, e);
+	if (rc <= 0)
+		return rc;
 	if (name)
 		harvest_skip(&c->h, name, f.phase ? harvest_short(f.text) :
 			     "it ends the process, or takes too long");
@@ -246,11 +263,13 @@ static int ask_stack(struct combine *c, const struct part **p, size_t n,
 	struct jw w;
 	int rc;
 
+	if (combine_ready(c, e))
+		return -1;
 	jw_init(&w, &req);
 	jw_obj(&w);
 	jw_kstr(&w, "op", "stack");
 	jw_ku64(&w, "seed", rng_u64(&c->rng) >> 1);
-	jw_kint(&w, "bytes", c->o.max_bytes);
+	jw_kint(&w, "bytes", room_bytes(c->j, c->o.max_bytes));
 	jw_key(&w, "pieces");
 	jw_arr(&w);
 	for (size_t i = 0; i < n; i++)

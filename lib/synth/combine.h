@@ -28,7 +28,7 @@ struct combine_opts {
 	const char *device;
 	double mix[MIX_STACK + 1];	/* shares; their sum is no matter */
 	int64_t count;
-	int64_t max_bytes;		/* of any result */
+	int64_t max_bytes;		/* of any result; 0: room_bytes() */
 	double task_s, lease_s;
 	uint64_t seed;
 	int verbose;

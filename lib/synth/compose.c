@@ -13,6 +13,7 @@
 #include "base/sig.h"
 #include "synth/answer.h"
 #include "synth/inflight.h"
+#include "synth/room.h"
 
 #define PROMPT "combine/prompt.md"
 #define PROMPT_MAX (256 << 10)
@@ -218,12 +219,14 @@ static int look(struct combine *c, const char *code, size_t count,
 	struct jw w;
 	int rc;
 
+	if (combine_ready(c, e))
+		return -1;
 	jw_init(&w, &req);
 	jw_obj(&w);
 	jw_kstr(&w, "op", "compose");
 	jw_kstr(&w, "code", code);
 	jw_kint(&w, "count", (int64_t)count);
-	jw_kint(&w, "bytes", c->o.max_bytes);
+	jw_kint(&w, "bytes", room_bytes(c->j, c->o.max_bytes));
 	jw_ku64(&w, "seed", c->o.seed >> 1);
 	jw_end_obj(&w);
 	rc = combine_ask(c, &req, name, told, e);

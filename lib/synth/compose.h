@@ -37,7 +37,9 @@ struct combine {
 /* n operators that may follow each other: 0; 1 when this draw has none. */
 int combine_draw(struct combine *c, const struct part **p, size_t n);
 
-/* Asks the process that checks, and makes it if need be.  0 with *told; 1
+/* Opens the device and starts the process that checks, unless both are. */
+int combine_ready(struct combine *c, struct err *e);
+/* Asks that process.  0 with *told; 1
  * when the answer is no, which is counted under `name` unless NULL; -1. */
 int combine_ask(struct combine *c, struct str *req, const char *name,
 		struct json **told, struct err *e);

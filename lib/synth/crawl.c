@@ -19,7 +19,6 @@ void crawl_defaults(struct crawl_opts *o)
 {
 	memset(o, 0, sizeof(*o));
 	o->ms = 3;
-	o->max_bytes = (int64_t)512 << 20;
 	o->limit = -1;
 	o->min_yield = 1;
 	o->task_s = 120;

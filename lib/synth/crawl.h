@@ -14,7 +14,7 @@
 struct crawl_opts {
 	const char *device;
 	double ms;		/* time that a call is grown to */
-	int64_t max_bytes;	/* of its inputs */
+	int64_t max_bytes;	/* of its inputs; 0: room_bytes() */
 	struct opt_list only;	/* names that hold one of these; none: all */
 	int64_t limit;		/* tasks at most; -1: all */
 	int64_t part, parts;	/* the part'th of so many; 0: all */

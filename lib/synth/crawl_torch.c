@@ -10,6 +10,7 @@
 #include "base/sig.h"
 #include "judge/session.h"
 #include "synth/harvest.h"
+#include "synth/room.h"
 
 struct maker {
 	struct harvest *h;
@@ -49,7 +50,7 @@ static void write_request(const struct maker *m, const char *name,
 	jw_kstr(&w, "op", "make");
 	jw_kstr(&w, "name", name);
 	jw_knum(&w, "ms", o->ms);
-	jw_kint(&w, "bytes", o->max_bytes);
+	jw_kint(&w, "bytes", room_bytes(m->j, o->max_bytes));
 	jw_end_obj(&w);
 }
 
@@ -116,44 +117,56 @@ static int talk(struct maker *m, struct str *req, struct json **told,
 	}
 }
 
+/* One try, with no lease but those that it asks for: as talk(). */
+static int ask_once(struct maker *m, const char *name, struct json **told,
+		    struct fail *f, struct err *e)
+{
+	struct device *d = m->j->dev;
+	struct str req = STR_INIT;
+	int rc = device_hold(d, HOLD_NONE, m->h->o->lease_s, e);
+
+	if (!rc)
+		rc = maker_open(m, e);
+	if (!rc) {
+		write_request(m, name, &req);
+		rc = talk(m, &req, told, f, e);
+	}
+	d->ops->unlease(d);
+	str_release(&req);
+	return rc;
+}
+
 /* What the process tells of a name; NULL without a task.  A process that ends
- * may have been ended from outside: once more, then. */
+ * may have been ended from outside, and one without memory may have been one
+ * of too many: once more, then, and alone. */
 static int ask_name(struct maker *m, const char *name, struct json **told,
 		    struct err *e)
 {
-	struct fail f = { .status = ST_OK };
-	struct str req = STR_INIT;
-	int rc = 0;
+	struct fail f;
+	int rc = 0, room = -1;
 
 	for (int i = 0; i < 2 && !sig_caught(); i++) {
-		rc = maker_open(m, e);
-		if (rc)
-			break;
-		str_reset(&req);
-		write_request(m, name, &req);
 		memset(&f, 0, sizeof(f));
-		rc = talk(m, &req, told, &f, e);
-		if (rc <= 0 || f.phase)
-			break;
+		rc = room_enter(m->j, i, m->h->o->lease_s, &room, e);
+		if (!rc)
+			rc = ask_once(m, name, told, &f, e);
 		/* Without a phase nobody answered. */
-		maker_close(m);
+		if (rc > 0 && (!f.phase || f.oom))
+			maker_close(m);
+		room_leave(&room);
+		if (rc <= 0 || (f.phase && !f.oom))
+			break;
 	}
-	if (rc >= 0 && !*told)
+	if (rc > 0)
 		harvest_skip(m->h, name, harvest_short(f.text));
-	str_release(&req);
 	return rc < 0 ? -1 : 0;
 }
 
 static int make(struct maker *m, const char *name, struct err *e)
 {
-	struct device *d = m->j->dev;
 	struct json *told = NULL;
-	int rc;
+	int rc = ask_name(m, name, &told, e);
 
-	if (device_hold(d, HOLD_NONE, m->h->o->lease_s, e))
-		return -1;
-	rc = ask_name(m, name, &told, e);
-	d->ops->unlease(d);
 	if (!rc && told)
 		rc = json_get(told, "piece") ? keep_piece(m, told, e) :
 		     keep_module(m, name, told, e);

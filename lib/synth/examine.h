@@ -19,11 +19,15 @@ struct examine {
 	struct str checks;	/* members of `checks` so far */
 	struct jw w;
 	struct shot want[2];	/* native results for inputs 0 and 1 */
-	struct json *graph, *eager;	/* what the process told; NULL */
+	struct json *graph, *eager, *timed;	/* what was told; NULL */
 	const char *reason;	/* the first check that failed */
 	char text[CA_TEXT + 256];	/* how */
 	struct fail fail;
 	int broken;		/* `fail` is a fault */
+	int oom;		/* something found no memory left */
+	double spent[FILTER_CHECKS];	/* seconds, by the check that begins
+					 * what is done together */
+	double waited;		/* of them: for the device */
 };
 
 enum { PASS, REJECT, BROKEN };

@@ -14,6 +14,7 @@
 #include "judge/ahead.h"
 #include "rec/stage.h"
 #include "synth/examine.h"
+#include "synth/room.h"
 
 #define FILTER_VERSION "1"
 #define OPS_MAX 512
@@ -131,11 +132,19 @@ static struct judge *own_judge(struct filter *f, struct err *e)
 	return own->j;
 }
 
+static double seconds_since(int64_t began)
+{
+	return (double)((now_ns() - began) / 1000000) / 1e3;
+}
+
 int examine_hold(struct examine *x, enum device_hold how)
 {
 	struct err e = ERR_INIT;
+	int64_t began = now_ns();
+	int rc = device_hold(x->j->dev, how, x->o->lease_s, &e);
 
-	if (!device_hold(x->j->dev, how, x->o->lease_s, &e))
+	x->waited += seconds_since(began);
+	if (!rc)
 		return 0;
 	return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
 }
@@ -143,15 +152,23 @@ int examine_hold(struct examine *x, enum device_hold how)
 /* All checks, until one fails. */
 static void run_checks(struct examine *x)
 {
-	static int (*const check[])(struct examine *) = {
-		check_contract, check_trace, check_eager, check_run,
-		check_compile, check_ties, check_trivial, check_guard,
+	static const struct {
+		int (*check)(struct examine *);
+		enum filter_check first;
+	} all[] = {
+		{ check_contract, CHECK_CONTRACT },
+		{ check_trace, CHECK_TRACE }, { check_eager, CHECK_EAGER },
+		{ check_run, CHECK_FINITE }, { check_compile, CHECK_COMPILE },
+		{ check_ties, CHECK_TIES }, { check_trivial, CHECK_TRIVIAL },
+		{ check_guard, CHECK_GUARD },
 	};
-	size_t n = sizeof(check) / sizeof(*check);
+	size_t n = sizeof(all) / sizeof(*all);
 
 	for (size_t i = 0; i < n && !stage_interrupted(); i++) {
-		int rc = check[i](x);
+		int64_t began = now_ns();
+		int rc = all[i].check(x);
 
+		x->spent[all[i].first] += seconds_since(began);
 		if (rc >= BROKEN || (rc && !x->o->exhaustive))
 			break;
 		memset(&x->fail, 0, sizeof(x->fail));
@@ -164,39 +181,52 @@ static void examine_clear(struct examine *x)
 		shot_release(x->j, &x->want[i]);
 	json_free(x->graph);
 	json_free(x->eager);
+	json_free(x->timed);
 	str_release(&x->checks);
-	x->graph = x->eager = NULL;
+	x->graph = x->eager = x->timed = NULL;
 	x->reason = NULL;
-	x->broken = 0;
+	x->broken = x->oom = 0;
 }
 
-static void attempt(struct examine *x)
+static void attempt(struct examine *x, int alone)
 {
+	struct err e = ERR_INIT;
+	int room;
+
 	x->want[0] = x->want[1] = (struct shot)SHOT_INIT;
 	memset(&x->fail, 0, sizeof(x->fail));
 	jw_init(&x->w, &x->checks);
 	jw_obj(&x->w);
-	run_checks(x);
+	if (room_enter(x->j, alone, x->o->lease_s, &room, &e)) {
+		fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
+		x->broken = 1;
+	} else {
+		run_checks(x);
+	}
 	jw_end_obj(&x->w);
 	oracle_stop(x->j, &x->oracle);
 	x->j->dev->ops->unlease(x->j->dev);
+	for (int i = 0; i < 2; i++)
+		shot_release(x->j, &x->want[i]);
+	room_leave(&room);
 }
 
-/* Once more where the host was lost or the device gave up. */
+/* Once more, and alone, where the host was lost, the device gave up, or
+ * memory was short on a device that others use. */
 static void examine_task(struct examine *x)
 {
 	struct judge *j = x->j;
 
-	attempt(x);
-	for (int again = 0; again < 1 && x->broken && !j->no_torch &&
-	     !stage_interrupted(); again++) {
-		if (!host_alive(j))
-			ahead_leave(j);
-		if (j->dev->ops->recover(j->dev, NULL))
-			return;
-		examine_clear(x);
-		attempt(x);
-	}
+	attempt(x, 0);
+	if ((!x->broken && !(x->oom && judge_on_cuda(j))) || j->no_torch ||
+	    stage_interrupted())
+		return;
+	if (!host_alive(j))
+		ahead_leave(j);
+	if (j->dev->ops->recover(j->dev, NULL))
+		return;
+	examine_clear(x);
+	attempt(x, 1);
 }
 
 static void write_options(const struct examine *x, struct jw *w)
@@ -235,6 +265,20 @@ static const char *status_of(const struct examine *x)
 	return x->reason ? "rejected" : "ok";
 }
 
+static void write_prov(const struct examine *x, int64_t began, struct jw *w)
+{
+	rec_begin_prov(w, began);
+	jw_knum(w, "waited", x->waited);
+	jw_key(w, "spent");
+	jw_obj(w);
+	for (int c = 0; c < FILTER_CHECKS; c++)
+		if (x->spent[c] > 0)
+			jw_knum(w, check_name((enum filter_check)c),
+				x->spent[c]);
+	jw_end_obj(w);
+	jw_end_obj(w);
+}
+
 static void write_field(struct examine *x, int64_t began, struct jw *w)
 {
 	jw_obj(w);
@@ -252,7 +296,7 @@ static void write_field(struct examine *x, int64_t began, struct jw *w)
 	write_options(x, w);
 	jw_kstr(w, "version", FILTER_VERSION);
 	if (!x->o->no_prov)
-		rec_write_prov(w, began);
+		write_prov(x, began, w);
 	jw_end_obj(w);
 }
 

@@ -11,8 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from catorch import compose, pieces
 from catorch.live import Chain, No, check
-from catorch.proto import END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
-from catorch.shim import Child, Fail
+from catorch.proto import END_OOM, END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
+from catorch.shim import Child, Fail, is_oom
+from catorch.turns import give_back
 
 SMALL = 256                     # elements that a further piece has to get
 
@@ -69,8 +70,10 @@ class Combine(Child):
         except Fail:
             raise
         except BaseException as exc:
-            raise Fail(END_UNSUPPORTED, PHASE_INPUTS,
+            raise Fail(END_OOM if is_oom(exc) else END_UNSUPPORTED, PHASE_INPUTS,
                        f"raises {type(exc).__name__}") from None
+        finally:
+            give_back()
 
     def do_stack(self, req):
         def make():

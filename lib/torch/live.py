@@ -107,6 +107,8 @@ def check_calls(chain, inputs, others):
             results = chain.run(inputs)
         given = chain.given
         second = chain.run(others)
+    except torch.OutOfMemoryError:
+        raise
     except Exception:
         raise No("it does not run") from None
     if not all(map(torch.equal, given, inputs)):
@@ -130,6 +132,8 @@ def check_pieces(chain, inputs, whole):
     for k in range(len(chain.stack)):
         try:
             rest = chain.run(inputs, without=k)[-1]
+        except torch.OutOfMemoryError:
+            raise
         except Exception:
             continue            # without it nothing fits: it matters
         if isinstance(rest, torch.Tensor) and not differ(whole, rest):
@@ -148,6 +152,8 @@ def check_inputs(chain, inputs, others, whole):
     for i, other in enumerate(others):
         try:
             rest = first(chain.run([*inputs[:i], other, *inputs[i + 1:]])[-1])
+        except torch.OutOfMemoryError:
+            raise
         except Exception:
             continue            # it does not fit to the others: it matters
         if not differ(whole, rest, 1):

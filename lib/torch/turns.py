@@ -3,12 +3,22 @@
 
   {"op":"make",...}   {"hold":H}, or what was made
   {"op":"go"}         the same, once the lease that was asked for is there"""
+import gc
 import warnings
+
+import torch
 
 from catorch.proto import END_BAD_REQUEST, PHASE_FORWARD
 from catorch.shim import Child, Fail
 
 NONE, SHARED, ALONE = 0, 1, 2   # as device_hold takes them
+
+
+def give_back():
+    """Memory of a GPU that others may need; those who ask for it may be many."""
+    if torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 class Maker(Child):
@@ -39,3 +49,6 @@ class Maker(Child):
         except BaseException:
             self.making = None
             raise
+        finally:
+            if self.making is None:
+                give_back()
