@@ -47,20 +47,95 @@ static int splice(const struct source_file *f, struct str *out)
 	return 0;
 }
 
+/* Whether compilers may differ about where its lines end. */
+static int has_odd_lines(const struct source_file *f)
+{
+	const char *at = f->text, *end = at + f->len;
+
+	for (; at < end; at++) {
+		if (*at == '\r' && at + 1 < end && at[1] != '\n')
+			return 1;
+		if (*at != '\\' || at + 1 == end || at[1] == '\n' ||
+		    !isspace((unsigned char)at[1]))
+			continue;
+		if (at[1 + strspn(at + 1, " \t\v\f\r")] == '\n')
+			return 1;
+	}
+	return 0;
+}
+
+/* Behind the string or character constant at p; NULL where that may be none,
+ * such as a raw string or an apostrophe in a number. */
+static const char *behind_quotes(const char *text, const char *p)
+{
+	char before = p > text ? p[-1] : ' ', quote = *p++;
+
+	if (quote == '"' ? before == 'R' :
+	    isalnum((unsigned char)before) || before == '_')
+		return NULL;
+	for (; *p && *p != '\n' && *p != quote; p++)
+		if (*p == '\\' && p[1])
+			p++;
+	return *p == quote ? p + 1 : NULL;
+}
+
+/* Behind the comment at p; NULL where that may be none, such as within
+ * <name>, or a division in front of a comment of older C. */
+static const char *behind_comment(const char *line, const char *p)
+{
+	const char *end;
+
+	for (const char *c = p; c > line && c[-1] != '>'; c--)
+		if (c[-1] == '<' && line[strspn(line, " \t\v\f")] == '#')
+			return NULL;
+	if (p[1] == '/')
+		return p[2] == '*' ? NULL : p + strcspn(p, "\n");
+	end = strstr(p + 2, "*/");
+	return end ? end + 2 : NULL;
+}
+
+/* A text without its comments.  1: which those are is not beyond doubt. */
+static int uncomment(const struct str *s, struct str *out)
+{
+	const char *p = s->buf, *line = p, *next;
+
+	for (; *p; p = next) {
+		if (*p == '"' || *p == '\'') {
+			next = behind_quotes(s->buf, p);
+		} else if (*p == '/' && (p[1] == '/' || p[1] == '*')) {
+			next = behind_comment(line, p);
+			if (!next || str_addc(out, ' '))
+				return 1;
+			continue;
+		} else {
+			next = p + 1;
+		}
+		if (!next || str_add(out, p, (size_t)(next - p)))
+			return 1;
+		if (*p == '\n')
+			line = next;
+	}
+	return 0;
+}
+
+static int says_any(const char *text, const char *const *word)
+{
+	for (; *word; word++)
+		if (strstr(text, *word))
+			return 1;
+	return 0;
+}
+
 /* Whether all that a text can make a compiler read is named in it. */
-static int is_plain(const struct str *s)
+static int is_plain(const char *at)
 {
 	static const char *const odd[] = {
 		"asm", "incbin", "embed", "_next", "has_include", "import",
-		"pch_preprocess", "%:", "?" "?/", "?" "?=", "##", "section",
+		"pch_preprocess", "##", "section", NULL
 	};
-	const char *at = s->buf ? s->buf : "";
 
-	if (strlen(at) != s->len)
+	if (says_any(at, odd))
 		return 0;
-	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
-		if (strstr(at, odd[i]))
-			return 0;
 	while ((at = strstr(at, "include")) != NULL) {
 		at += strlen("include");
 		at += strspn(at, " \t");
@@ -76,13 +151,34 @@ struct reach {
 	char *in;		/* of each file: 1 in reach, 2 looked through */
 };
 
+/* What a compiler heeds of a file is plain; where that is in doubt, all. */
+static int heeds_plain(const struct source_file *f, const struct str *text)
+{
+	/* Other ways to write what the rest is found by. */
+	static const char *const other[] = { "%:", "?" "?/", "?" "?=", NULL };
+	struct str code = STR_INIT;
+	int rc;
+
+	if (!text->len)
+		return 1;
+	if (strlen(text->buf) != text->len || says_any(text->buf, other))
+		return 0;
+	if (has_odd_lines(f) || uncomment(text, &code))
+		rc = is_plain(text->buf);
+	else
+		rc = !code.len || is_plain(code.buf);
+	str_release(&code);
+	return rc;
+}
+
 /* Looks through a file for names of others.  -1: it may read anything. */
 static int look_through(struct reach *r, size_t i)
 {
+	const struct source_file *f = &r->t->file[i];
 	struct str text = STR_INIT;
 	int rc = -1;
 
-	if (splice(&r->t->file[i], &text) || !is_plain(&text))
+	if (splice(f, &text) || !heeds_plain(f, &text))
 		goto out;
 	for (size_t k = 0; k < r->t->n; k++)
 		if (!r->in[k] && text.len &&

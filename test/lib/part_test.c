@@ -110,6 +110,15 @@ static void knows_what_it_does_not_know(void **state)
 		"asm(\".incbin \\\"x\\\"\");\n", "__asm__(TEXT);\n",
 		"#if __has_include(H)\n#endif\n", "#include_next <a.h>\n",
 		"#import H\n", "#embed H\n",
+		/* What looks like a comment and may be none. */
+		"auto *t = R\"(/*)\";\n#include H\nint b; \57/ */\n",
+		"int n = 1'0 \"'/*\" ;\n#include H\nint b; \57/ */\n",
+		"\57/ x \\ \n#include H\n", "\57/ x\r#include H\n",
+		"int n = 4 \57/**/ 2; asm(TEXT);\n",
+		"#include <a/*b>\n#include H\nint c; \57/ */\n",
+		"char *s = \"\\\"/*\";\n#include H\nint b; \57/ */\n",
+		"char s = '\"'; /* \" */\n#include H\n", "/* */#include H\n",
+		"/* open\n#include H\n",
 	};
 	char key[CACHE_KEY];
 
@@ -129,6 +138,26 @@ static void knows_what_it_does_not_know(void **state)
 	assert_int_equal(part_key(&plan, &unit[0], JAIL_FULL, key), 0);
 }
 
+/* Prose may say what it likes. */
+static void passes_over_comments(void **state)
+{
+	static const char *const plain[] = {
+		"/* Don't include this from asm files: import it. */\nint a;\n",
+		"\57/ see the section on includes\nint a; \57/ embed, asm\n",
+		"#include <torch/extension.h> \57/ to import\n#define A 1 \57/ asm\n",
+		"#if A == 1 /* as in the section above */\n#endif\nchar q = '\"';\n",
+		"char *s = \"\57/\"; /* \"include */\n", "",
+	};
+	char key[CACHE_KEY];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		put(5, "registry.h", plain[i]);
+		if (part_key(&plan, &unit[0], JAIL_FULL, key) != 1)
+			fail_msg("not plain: %s", plain[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +165,7 @@ int main(void)
 		cmocka_unit_test_setup(follows_names, setup),
 		cmocka_unit_test_setup(goes_by_everything_else, setup),
 		cmocka_unit_test_setup(knows_what_it_does_not_know, setup),
+		cmocka_unit_test_setup(passes_over_comments, setup),
 	};
 
 	return cmocka_run_group_tests_name("part", tests, NULL, NULL);
