@@ -177,6 +177,7 @@ void ahead_settle(struct judge *j)
 	while (j->nending)
 		if (torch_kill(j->host, &j->ending[--j->nending], NULL))
 			j->undead = 1;
+	j->leaving = 0;
 }
 
 /* Whether the host says hello before there is something to read. */
@@ -192,18 +193,21 @@ static int greeted_before(struct judge *j, int fd)
 
 void judge_begin(struct judge *j, int fd, int times)
 {
-	static const char *const role[] = { "oracle", "worker", "calib",
-					    "eager" };
-	/* Idle calls are measured on the CPU only. */
-	size_t n = times ? 4 : 2 + !!j->dev->witnessed;
+	static const char *const role[] = { "oracle", "worker", "eager",
+					    "calib" };
+	/* Idle calls are measured on the CPU only; a quick profile on CUDA
+	 * mostly knows what the bracket costs. */
+	int calib = !judge_on_cuda(j) ||
+		    (times && !(j->o.quick && ahead_early(j)));
 
 	/* Neither the forks nor new contexts may disturb somebody's clock. */
 	if (!j->host || !greeted_before(j, fd) ||
 	    ((!judge_on_cuda(j) || ahead_early(j)) &&
 	     j->dev->ops->lease(j->dev, 0, 0, NULL)))
 		return;
-	for (size_t i = 0; i < n; i++)
-		ahead_want(j, &(struct purpose){ role[i], 0, NULL });
+	for (size_t i = 0; i < 4; i++)
+		if (i < 2 || (i == 2 ? times : calib))
+			ahead_want(j, &(struct purpose){ role[i], 0, NULL });
 	runner_ahead(j);
 	ahead_settle(j);
 	j->dev->ops->unlease(j->dev);

@@ -5,8 +5,10 @@
 #include "judge/baseline.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "judge/memo.h"
+#include "judge/rules.h"
 
 int baseline_get(struct judge *j, const char *task, struct baseline *b)
 {
@@ -14,13 +16,19 @@ int baseline_get(struct judge *j, const char *task, struct baseline *b)
 
 	b->eager_ns = json_get_num(root, "eager_ns", 0);
 	b->compile_ns = json_get_num(root, "compile_ns", 0);
+	b->correction_ns = json_get_num(root, "correction_ns", -1);
+	if (json_get_bool(root, "rewrites", 0) != j->rules->rewrites)
+		b->correction_ns = 0;
 	json_free(root);
-	return b->eager_ns > 0 && b->compile_ns > 0 ? 0 : -1;
+	return b->eager_ns > 0 && b->compile_ns > 0 && b->correction_ns >= 0 ?
+		0 : -1;
 }
 
 void baseline_put(struct judge *j, const char *task, const struct timing *t)
 {
+	const struct race *race = &t->race[RACE_EAGER];
 	struct stats_bound eager, compile;
+	double c[STATS_ROUNDS];
 	struct str s = STR_INIT;
 	struct jw w;
 
@@ -28,10 +36,14 @@ void baseline_put(struct judge *j, const char *task, const struct timing *t)
 	timing_bound(t, RACE_COMPILE, &compile);
 	if (!(eager.point > 0) || !(compile.point > 0))
 		return;
+	memcpy(c, race->correction, sizeof(c));
 	jw_init(&w, &s);
 	jw_obj(&w);
 	jw_knum(&w, "eager_ns", eager.point);
 	jw_knum(&w, "compile_ns", compile.point);
+	jw_knum(&w, "correction_ns",
+		race->no_wait ? stats_median(c, t->rounds) : 0);
+	jw_kbool(&w, "rewrites", j->rules->rewrites);
 	jw_end_obj(&w);
 	memo_put(j, "baseline", task, j->o.mode, &s);
 	str_release(&s);

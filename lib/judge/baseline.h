@@ -3,7 +3,8 @@
  * Times of the baselines, remembered for quick profiles on CUDA.  There
  * torch.compile takes most of a try; its time is then taken from eager's,
  * which is measured beside the candidate, by their ratio in an earlier run,
- * as long as eager agrees with that run.  Not for other modules.
+ * and what the bracket costs is that run's too, as long as eager, timed so,
+ * agrees with that run.  Not for other modules.
  */
 #ifndef CA_JUDGE_BASELINE_H
 #define CA_JUDGE_BASELINE_H
@@ -14,6 +15,8 @@
 
 struct baseline {
 	double eager_ns, compile_ns;
+	double correction_ns;	/* C of eager; 0: of other brackets than those
+				 * of the rules in hand */
 };
 
 /* 0, or -1 when nothing is remembered. */
@@ -23,7 +26,7 @@ void baseline_put(struct judge *j, const char *task, const struct timing *t);
 
 /*
  * Fills in compile's times of a timing in which only eager ran.  -1 when
- * eager does not agree with what is remembered.
+ * eager does not agree with what is remembered, or C does not hold.
  */
 int baseline_apply(const struct baseline *b, struct timing *t);
 

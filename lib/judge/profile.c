@@ -127,6 +127,8 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	if (oracle_open(j, &o, "oracle", 0, &p->f))
 		goto out;
 	known = told_by_eager(j, s->task_id, &race[RACE_COMPILE], &b);
+	if (known && ahead_early(j))
+		p->t.correction = b.correction_ns;
 	timing_ahead(j, &p->t);
 	if (oracle_load(j, &o, s->task, s->tasklen, &p->f) ||
 	    oracle_know(j, &o, s->task_id, &p->f) ||

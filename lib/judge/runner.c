@@ -254,6 +254,8 @@ static int allocate(struct judge *j, const struct oracle *o,
 	for (size_t i = 0; i < RUNNER_MEMS; i++) {
 		int rc;
 
+		if (m[i]->p)		/* from a first try */
+			continue;
 		if (j->spare[i].p && j->spare[i].bytes >= bytes[i]) {
 			*m[i] = j->spare[i];
 			j->spare[i] = (struct mem)MEM_NONE;
@@ -421,6 +423,19 @@ static void runner_clear(struct runner *r, const char *role)
 	r->params = r->pool = r->seen = r->desc = (struct mem)MEM_NONE;
 }
 
+/* Once more when those have gone who still hold memory. */
+static int allocate_again(struct judge *j, const struct oracle *o,
+			  struct runner *r, struct fail *f)
+{
+	if (!allocate(j, o, r, f))
+		return 0;
+	if (!j->nending)
+		return -1;
+	ahead_settle(j);
+	memset(f, 0, sizeof(*f));
+	return allocate(j, o, r, f);
+}
+
 /* Up to the point where foreign code would be loaded. */
 static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
@@ -428,7 +443,7 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 	const struct purpose u = { r->role, !strcmp(r->role, "compile"), p };
 	struct err e = ERR_INIT;
 
-	if (host_ready(j, f) || allocate(j, o, r, f))
+	if (host_ready(j, f) || allocate_again(j, o, r, f))
 		return -1;
 	if (ahead_take(j, &u, &r->child, &r->seen, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
@@ -440,7 +455,12 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 	}
 	if (j->dev->ops->attach(j->dev, r, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	return map(j, r, f);
+	if (map(j, r, f))
+		return -1;
+	/* What it loads may need the memory that a candidate had. */
+	if (j->leaving)
+		ahead_settle(j);
+	return 0;
 }
 
 int runner_start(struct judge *j, const struct oracle *o, struct runner *r,
@@ -499,8 +519,10 @@ void runner_stop(struct judge *j, struct runner *r)
 
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
-	if (r->child.fd >= 0 && (trusted || !judge_on_cuda(j))) {
+	if (r->child.fd >= 0 &&
+	    (trusted || !judge_on_cuda(j) || ahead_early(j))) {
 		ahead_end(j, &r->child);
+		j->leaving |= !trusted && judge_on_cuda(j);
 	} else if (r->child.fd >= 0 &&
 		   torch_kill(j->host, &r->child, NULL)) {
 		j->undead = 1;

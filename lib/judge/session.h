@@ -44,6 +44,7 @@ struct judge {
 	struct ahead ahead[AHEAD_MAX];
 	struct torch_child ending[AHEAD_MAX];	/* killed, not reported yet */
 	size_t nending;
+	int leaving;		/* a candidate is among them, on CUDA */
 	int64_t spent[SPENT_N];	/* ns, since the record was begun */
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */

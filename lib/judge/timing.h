@@ -36,6 +36,8 @@ struct timing {
 	size_t iterations;	/* timed ones of a process */
 	size_t busy;		/* rounds while somebody else used the device */
 	int contended;
+	double correction;	/* ns, C of racers who need not wait for the
+				 * GPU, from an earlier run; 0: not known */
 	struct bank *bank;	/* timing_run's own */
 	uint64_t verified; /* timed iterations of the candidate, all right */
 	struct attribution saw;	/* of all its processes */

@@ -6,13 +6,18 @@
 #define _GNU_SOURCE
 #include "tests.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "judge/baseline.h"
 #include "judge/memo.h"
+#include "judge/rules.h"
 #include "torch/internal.h"
 
 static char dir[64];
@@ -76,6 +81,22 @@ static const char *file_of(const char *kind)
 	return path;
 }
 
+static int files_of(const char *kind)
+{
+	char path[128];
+	struct dirent *d;
+	int n = 0;
+	DIR *all;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, kind);
+	all = opendir(path);
+	assert_non_null(all);
+	while ((d = readdir(all)) != NULL)
+		n += d->d_name[0] != '.' || strlen(d->d_name) > 2;
+	closedir(all);
+	return n;
+}
+
 static void what_is_kept_depends_on_all_that_it_is_about(void **state)
 {
 	char first[] = "2.11", other[] = "2.12";
@@ -137,9 +158,71 @@ static void what_others_wrote_is_not_believed(void **state)
 	str_release(&s);
 }
 
+/* C is what the brackets of some rules cost, where nobody waits for the GPU. */
+static void baselines_are_remembered_with_what_they_cost(void **state)
+{
+	struct timing *t = calloc(1, sizeof(*t));
+	struct race *eager = &t->race[RACE_EAGER];
+	char version[] = "2.11";
+	struct baseline b;
+
+	(void)state;
+	host.version = version;
+	judge.o.mode = "default";
+	judge.rules = &rules_paper;
+	assert_int_equal(baseline_get(&judge, "task", &b), -1);
+	t->rounds = 3;
+	for (int i = 0; i < 3; i++) {
+		eager->time[i].ns = 1000 + i;
+		t->race[RACE_COMPILE].time[i].ns = 500 + i;
+		eager->correction[i] = 300 - 10 * i;
+	}
+	eager->runs = t->race[RACE_COMPILE].runs = eager->no_wait = 1;
+	baseline_put(&judge, "task", t);
+	assert_int_equal(baseline_get(&judge, "task", &b), 0);
+	assert_true(fabs(b.eager_ns - 1001) < 1e-9);
+	assert_true(fabs(b.compile_ns - 501) < 1e-9);
+	assert_true(fabs(b.correction_ns - 290) < 1e-9);
+	judge.rules = rules_find("strict");
+	assert_int_equal(baseline_get(&judge, "task", &b), 0);
+	assert_true(b.correction_ns == 0);
+
+	judge.rules = &rules_paper;
+	eager->no_wait = 0;
+	baseline_put(&judge, "task", t);
+	assert_int_equal(baseline_get(&judge, "task", &b), 0);
+	assert_true(b.correction_ns == 0);
+	free(t);
+}
+
+/* A disk without room: nothing is remembered, nothing half. */
+static void a_full_disk_loses_nothing_else(void **state)
+{
+	struct rlimit old, none = { 0, 0 };
+	char version[] = "2.11";
+
+	(void)state;
+	host.version = version;
+	put("f", "task", "{\"n\":1}");
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	none.rlim_max = old.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	put("f", "task", "{\"n\":2}");
+	put("f", "other", "{\"n\":3}");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_int_equal(got("f", "task"), 1);
+	assert_int_equal(got("f", "other"), -1);
+	put("f", "other", "{\"n\":3}");
+	assert_int_equal(got("f", "other"), 3);
+	/* No half file either. */
+	assert_int_equal(files_of("f"), 2);
+}
+
 static void baselines_hold_while_eager_agrees(void **state)
 {
-	const struct baseline known = { 1000, 500 };
+	const struct baseline known = { 1000, 500, 0 };
 	struct timing *t = calloc(1, sizeof(*t));
 	struct stats_bound b;
 
@@ -169,7 +252,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_kept_depends_on_all_that_it_is_about),
 		cmocka_unit_test(what_others_wrote_is_not_believed),
+		cmocka_unit_test(baselines_are_remembered_with_what_they_cost),
 		cmocka_unit_test(baselines_hold_while_eager_agrees),
+		cmocka_unit_test(a_full_disk_loses_nothing_else),
 	};
 
 	return cmocka_run_group_tests_name(__FILE__, tests, setup, teardown);
