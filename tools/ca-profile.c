@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 		ops.silent = 1;
 		ops.done = print;
 	}
-	if (judging_share(&judging, &ops, &c, &e))
+	if (!table && judging_share(&judging, &ops, &c, argv + first, &e))
 		die_err(&e);
 	if (!judging.crew)
 		judging_warm(&judging, opts.eager_only ? NULL : "compile", 1,

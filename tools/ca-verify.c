@@ -82,7 +82,7 @@ int main(int argc, char **argv)
 	first = opt_parse(&tool, argc, argv, &c);
 	if (judging_init(&judging, &opts, &c, &e))
 		die_err(&e);
-	if (judging_share(&judging, &ops, &c, &e))
+	if (judging_share(&judging, &ops, &c, argv + first, &e))
 		die_err(&e);
 	if (!judging.crew)
 		judging_warm(&judging, NULL, 0, first == argc);

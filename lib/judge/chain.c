@@ -126,6 +126,15 @@ void chain_write_common(struct judge *j, const char *version, struct jw *w)
 	jw_kstr(w, "version", version);
 }
 
+/* Of two GPUs of one model either will do; the first of one process may be
+ * the second of the next. */
+static int is_kind_of(const char *device, const struct device *d)
+{
+	size_t n = strcspn(device, ":");
+
+	return n == strcspn(d->name, ":") && !strncmp(device, d->name, n);
+}
+
 int chain_same_common(struct judge *j, const char *version,
 		      const struct json *field)
 {
@@ -138,7 +147,7 @@ int chain_same_common(struct judge *j, const char *version,
 	if (torch && ours && strcmp(torch, ours))
 		return 0;
 	return have >= jail_level_parse(j->jail) &&
-	       !strcmp(json_get_str(field, "device", ""), j->dev->name) &&
+	       is_kind_of(json_get_str(field, "device", ""), j->dev) &&
 	       !strcmp(json_get_str(field, "model", ""), j->dev->model) &&
 	       !strcmp(json_get_str(field, "version", ""), version);
 }

@@ -28,8 +28,10 @@ static int find(struct judge *j, const char *kind, const char *task,
 	char dir[CA_PATH_MAX], name[HASH_HEX];
 
 	memset(p, 0, sizeof(*p));
-	str_addf(&p->key, "%s|%s|%s|%s|%s|%s|%s", MEMO_VERSION, kind, task,
-		 j->dev->name, j->dev->model, torch_version(j->host), more);
+	/* All GPUs of one model share it. */
+	str_addf(&p->key, "%s|%s|%s|%.*s|%s|%s|%s", MEMO_VERSION, kind, task,
+		 (int)strcspn(j->dev->name, ":"), j->dev->name,
+		 j->dev->model, torch_version(j->host), more);
 	if (p->key.failed || path_cache(dir, kind, NULL))
 		return -1;
 	sha256_hex(p->key.buf, p->key.len, name);

@@ -23,6 +23,7 @@ int judging_init(struct judging *g, struct judge_opts *o,
 	g->host = NULL;
 	g->tasks = NULL;
 	g->crew = NULL;
+	g->gpus.n = 0;
 	o->seeded = c->seeded;
 	o->seed = c->seed;
 	o->no_prov = c->no_prov;
@@ -75,23 +76,47 @@ static void leave(void *ctx)
 	judging_close(ctx);
 }
 
-int judging_share(struct judging *g, struct stage_ops *ops,
-		  const struct common *c, struct err *e)
+static void begin(void *ctx, size_t i)
 {
-	const struct crew_ops o = { .record = ops->record, .leave = leave,
-				    .ctx = g };
+	struct judging *g = ctx;
 
-	if (c->jobs < 2)
-		return 0;
-	if (c->seeded)
+	g->o->device = spread_device(&g->gpus, i, g->o->device, g->gpu);
+}
+
+/* Whether one candidate is all that may come. */
+static int is_one(const struct common *c, char *const *operands)
+{
+	struct stat st;
+
+	return c->limit == 1 || (operands[0] && !operands[1] &&
+				 !stat(operands[0], &st) &&
+				 S_ISDIR(st.st_mode));
+}
+
+int judging_share(struct judging *g, struct stage_ops *ops, struct common *c,
+		  char *const *operands, struct err *e)
+{
+	const struct crew_ops o = { .begin = begin, .record = ops->record,
+				    .leave = leave, .ctx = g };
+	int any = !g->o->device || !strcmp(g->o->device, "cuda");
+	size_t n, share;
+
+	if (c->jobs > 1 && c->seeded)
 		return err_set(e, CA_USAGE, "-j and --seed exclude each "
 			       "other: who judges what would decide");
-	/* All of them may time before the last one does. */
-	g->o->lease_s *= (double)c->jobs;
-	g->o->shares = 1;
-	g->crew = crew_open((size_t)c->jobs, &o, e);
+	if (any && c->jobs != 1 && !c->seeded && !is_one(c, operands))
+		spread_find(&g->gpus);
+	n = spread_judges(&g->gpus, (size_t)c->jobs);
+	if (n < 2)
+		return 0;
+	share = spread_share(&g->gpus, n);
+	/* All of a device may time before the last one does. */
+	g->o->lease_s *= (double)share;
+	g->o->shares = share > 1;
+	g->crew = crew_open(n, &o, e);
 	if (!g->crew)
 		return -1;
+	c->jobs = (int64_t)n;
 	ops->record = pass_on;
 	ops->ctx = g;
 	return 0;

@@ -9,6 +9,7 @@
 #include "base/opt.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
+#include "judge/spread.h"
 #include "rec/crew.h"
 #include "rec/stage.h"
 
@@ -57,7 +58,9 @@ struct judging {
 	struct judge *j;
 	struct torch_host *host;	/* started ahead of the judge */
 	struct tasks *tasks;
-	struct crew *crew;		/* with -j: who judges instead */
+	struct crew *crew;		/* who judges instead, if several do, */
+	struct spread gpus;		/* and on which */
+	char gpu[16];			/* in one of them: on this one */
 };
 
 /* Takes -q, --seed and --no-prov over, checks what can be checked ahead of
@@ -72,13 +75,16 @@ int judging_init(struct judging *g, struct judge_opts *o,
  */
 void judging_warm(struct judging *g, const char *role, int times, int waits);
 /*
- * With -j N above 1: N processes judge side by side, each as this one would,
+ * With -j N above 1, and without -j where several GPUs are free and neither
+ * --seed nor --device names one or one candidate is all that may come: N
+ * processes, or one for each GPU, judge side by side, each as this one would,
  * with judges of their own, so that one builds, prepares and verifies while
  * another times, which the device's lease orders.  Takes the place of
- * ops->record; due before stage_run and instead of judging_warm.  -1 with `e`.
+ * ops->record and sets c->jobs; due before stage_run and instead of
+ * judging_warm.  `operands` ends with NULL.  -1 with `e`.
  */
-int judging_share(struct judging *g, struct stage_ops *ops,
-		  const struct common *c, struct err *e);
+int judging_share(struct judging *g, struct stage_ops *ops, struct common *c,
+		  char *const *operands, struct err *e);
 /* The judge, opened now if need be; NULL with `e`. */
 struct judge *judging_open(struct judging *g, struct err *e);
 void judging_close(struct judging *g);

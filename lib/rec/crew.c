@@ -135,6 +135,8 @@ static void member(struct crew *c, size_t i, int fd, pid_t parent)
 	    dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || sig_forked(NULL))
 		_exit(CA_SOFTWARE);
 	signal(SIGPIPE, SIG_IGN);
+	if (c->o.begin)
+		c->o.begin(c->o.ctx, i);
 	serve(&c->o, fd);
 	_exit(0);
 }

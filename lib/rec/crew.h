@@ -13,6 +13,8 @@
 struct crew;
 
 struct crew_ops {
+	/* In member number i, from 0, before anything else; may be NULL. */
+	void (*begin)(void *ctx, size_t i);
 	/* As stage_ops.record; called in a member. */
 	int (*record)(void *ctx, struct rec *r, struct err *e);
 	/* At a member's end; may be NULL. */
