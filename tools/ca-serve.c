@@ -23,6 +23,7 @@ static struct serve_opts server = {
 };
 static const char *type = "auto", *key_file;
 static int64_t ctx, cache, port = 8000, queue = 256, connections = 4096;
+static int64_t gpus, replicas;
 static int generate, exact;
 static struct complete *complete;
 static char name[256], key[4096];
@@ -47,6 +48,11 @@ static const struct opt options[] = {
 	  "Hugging Face folder with the model", &server.engine.dir, 0, 0 },
 	{ OPT_STR, 0, "device", "NAME", "cpu, cuda or cuda:N; the GPU",
 	  &server.engine.device, 0, 0 },
+	{ OPT_INT, 0, "gpus", "N", "a replica on each of the first N GPUs",
+	  &gpus, 1, CORE_GENS },
+	{ OPT_INT, 0, "replicas", "N",
+	  "of the model; with --device cuda each has a GPU", &replicas,
+	  1, CORE_GENS },
 	{ OPT_CHOICE, 0, "dtype", "auto|fp32|bf16",
 	  "type of the weights; auto: the file's", &type, 0, 0 },
 	{ OPT_FLAG, 0, "exact", NULL,
@@ -101,6 +107,22 @@ static const struct tool tool = {
 	.max_operands = -1,
 };
 
+/* How many there are, and of what. */
+static void set_replicas(struct engine_opts *o)
+{
+	if (gpus && (replicas || (o->device && strcmp(o->device, "cuda"))))
+		die(CA_USAGE, "--gpus takes the GPUs from 0 on: no "
+		    "--replicas, and no --device but cuda");
+	if (gpus)
+		o->device = "cuda";
+	server.replicas = (int)(gpus ? gpus : replicas ? replicas : 1);
+	if (server.replicas > 1 && o->device && strchr(o->device, ':'))
+		die(CA_USAGE, "replicas take the GPUs from 0 on: no '%s'",
+		    o->device);
+	if (server.replicas > 1 && generate)
+		die(CA_USAGE, "--gpus and --replicas are for serving");
+}
+
 static void set_options(struct common *c)
 {
 	struct engine_opts *o = &server.engine;
@@ -108,6 +130,7 @@ static void set_options(struct common *c)
 
 	if (!o->dir)
 		die(CA_USAGE, "--model DIR is needed");
+	set_replicas(o);
 	if (!o->device)
 		o->device = device_default();
 	o->slots = (int)(c->jobs ? c->jobs : strcmp(o->device, "cpu") ? 256 :

@@ -17,7 +17,7 @@ static void write_model(const struct core *c, struct jw *w)
 	jw_kstr(w, "object", "model");
 	jw_kint(w, "created", c->started);
 	jw_kstr(w, "owned_by", "cuda-agent");
-	jw_kint(w, "max_model_len", gen_ctx(c->gen));
+	jw_kint(w, "max_model_len", gen_ctx(c->gen[0]));
 	jw_end_obj(w);
 }
 
@@ -42,7 +42,7 @@ static int write_health(struct core *c, struct str *out)
 	struct jw w;
 	int draining;
 
-	gen_get_stats(c->gen, &s);
+	core_stats(c, &s);
 	pthread_mutex_lock(&c->lock);
 	draining = c->draining;
 	pthread_mutex_unlock(&c->lock);
@@ -62,12 +62,27 @@ static void metric(struct str *out, const char *name, const char *type,
 		 "ca_serve_%s %.17g\n", name, help, name, type, name, value);
 }
 
+/* How the work is shared. */
+static void write_replicas(struct core *c, struct str *out)
+{
+	struct gen_stats s;
+
+	str_adds(out, "# HELP ca_serve_replica_tokens_total tokens drawn by "
+		 "each replica\n"
+		 "# TYPE ca_serve_replica_tokens_total counter\n");
+	for (int i = 0; i < c->ngens; i++) {
+		gen_get_stats(c->gen[i], &s);
+		str_addf(out, "ca_serve_replica_tokens_total{replica=\"%d\"} "
+			 "%llu\n", i, (unsigned long long)s.new_tokens);
+	}
+}
+
 static void write_metrics(struct core *c, struct str *out)
 {
 	struct gen_stats s;
 	uint64_t answered[6];
 
-	gen_get_stats(c->gen, &s);
+	core_stats(c, &s);
 	pthread_mutex_lock(&c->lock);
 	memcpy(answered, c->answered, sizeof answered);
 	pthread_mutex_unlock(&c->lock);
@@ -93,6 +108,7 @@ static void write_metrics(struct core *c, struct str *out)
 	COUNTER("preemptions_total", "sequences put off for want of pages",
 		s.put_off);
 	GAUGE("requests", "requests that are not answered yet", core_live(c));
+	GAUGE("replicas", "of the model, each on a device", c->ngens);
 	GAUGE("running", "sequences being computed", s.running);
 	GAUGE("waiting", "sequences that wait", s.waiting);
 	GAUGE("pages", "pages of the cache of keys and values", s.pages);
@@ -102,6 +118,8 @@ static void write_metrics(struct core *c, struct str *out)
 	GAUGE("reload_seconds", "pause of the last /reload", s.reload_s);
 #undef COUNTER
 #undef GAUGE
+	if (c->ngens > 1)
+		write_replicas(c, out);
 }
 
 static int is_our_model(const struct core *c, const char *path)
@@ -181,10 +199,14 @@ static int obey(struct core *c, enum order what, const char *model,
 		struct fault *f)
 {
 	struct err e = ERR_INIT;
-	int rc;
+	int rc = 0;
 
-	rc = what == RELOAD ? gen_reload(c->gen, model, &e) :
-	     what == SLEEP ? gen_sleep(c->gen, &e) : gen_wake(c->gen, &e);
+	for (int i = 0; i < c->ngens && !rc; i++) {
+		struct gen *g = c->gen[i];
+
+		rc = what == RELOAD ? gen_reload(g, model, &e) :
+		     what == SLEEP ? gen_sleep(g, &e) : gen_wake(g, &e);
+	}
 	return rc ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
 }
 
@@ -209,7 +231,7 @@ int admin_order(struct core *c, const char *path, const char *body,
 		return f.status;
 	}
 	json_free(root);
-	gen_get_stats(c->gen, &s);
+	core_stats(c, &s);
 	jw_init(&w, out);
 	jw_obj(&w);
 	jw_kbool(&w, "asleep", s.asleep);
@@ -226,7 +248,7 @@ void admin_status(struct core *c, struct str *out)
 	double rate = 0;
 	int64_t now = now_ns();
 
-	gen_get_stats(c->gen, &s);
+	core_stats(c, &s);
 	if (c->shown_at)
 		rate = (double)(s.new_tokens - c->shown_tokens) * 1e9 /
 		       (double)(now - c->shown_at);

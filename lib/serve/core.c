@@ -2,6 +2,7 @@
 #include "serve/core.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/io.h"
@@ -98,7 +99,7 @@ static int start(struct core *c, struct err *e)
 	return 0;
 }
 
-struct core *core_open(const struct core_opts *o, struct gen *g,
+struct core *core_open(const struct core_opts *o, struct gen *const *g, int n,
 		       struct prompt *p, struct err *e)
 {
 	struct core *c = calloc(1, sizeof *c);
@@ -108,7 +109,8 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 		return NULL;
 	}
 	c->o = *o;
-	c->gen = g;
+	memcpy(c->gen, g, (size_t)n * sizeof *g);
+	c->ngens = n;
 	c->prompt = p;
 	c->ready_last = &c->ready;
 	c->mean_s = 1;
@@ -124,7 +126,7 @@ struct core *core_open(const struct core_opts *o, struct gen *g,
 		err_set(e, CA_SOFTWARE, "no memory");
 	else if (!start(c, e))
 		return c;
-	c->gen = NULL;
+	c->ngens = 0;
 	c->prompt = NULL;
 	core_close(c);
 	return NULL;
@@ -144,7 +146,8 @@ void core_close(struct core *c)
 	end_lane(&c->orders);
 	if (c->telling)
 		pthread_join(c->teller, NULL);
-	gen_close(c->gen);
+	while (c->ngens > 0)
+		gen_close(c->gen[--c->ngens]);
 	prompt_close(c->prompt);
 	recall_free(c->recall);
 	words_free(c->words);
@@ -176,8 +179,8 @@ void core_expire(struct core *c, int now)
 {
 	int64_t t = now_ns();
 
-	if (now)
-		gen_hurry(c->gen);
+	for (int i = 0; now && i < c->ngens; i++)
+		gen_hurry(c->gen[i]);
 	pthread_mutex_lock(&c->lock);
 	for (struct query *q = c->live; q; q = q->after)
 		if (now || q->deadline < t) {
@@ -187,9 +190,51 @@ void core_expire(struct core *c, int now)
 	pthread_mutex_unlock(&c->lock);
 }
 
+int core_slots(const struct core *c)
+{
+	return c->ngens * gen_slots(c->gen[0]);
+}
+
+void core_stats(struct core *c, struct gen_stats *s)
+{
+	struct gen_stats one;
+
+	gen_get_stats(c->gen[0], s);
+	for (int i = 1; i < c->ngens; i++) {
+		gen_get_stats(c->gen[i], &one);
+		s->prompt_tokens += one.prompt_tokens;
+		s->shared_tokens += one.shared_tokens;
+		s->new_tokens += one.new_tokens;
+		s->steps += one.steps;
+		s->put_off += one.put_off;
+		s->requests += one.requests;
+		s->cancelled += one.cancelled;
+		s->failed += one.failed;
+		s->busy_s += one.busy_s;
+		s->running += one.running;
+		s->waiting += one.waiting;
+		s->asleep &= one.asleep;
+		s->pages += one.pages;
+		s->free_pages += one.free_pages;
+		if (one.reload_s > s->reload_s)
+			s->reload_s = one.reload_s;
+	}
+}
+
+int core_choose(const struct core *c, int home)
+{
+	int best = 0, more = gen_slots(c->gen[0]) / 4;
+
+	for (int i = 1; i < c->ngens; i++)
+		if (c->load[i] < c->load[best])
+			best = i;
+	return home >= 0 && c->load[home] <= c->load[best] + more ? home :
+	       best;
+}
+
 const struct words *core_words(struct core *c)
 {
-	const struct nn_config *cfg = gen_config(c->gen);
+	const struct nn_config *cfg = gen_config(c->gen[0]);
 	const struct words *w;
 
 	pthread_mutex_lock(&c->wording);

@@ -41,9 +41,12 @@ struct lane {
 struct query;
 struct words;
 
+#define CORE_GENS 16		/* replicas of the model */
+
 struct core {
 	struct core_opts o;
-	struct gen *gen;
+	struct gen *gen[CORE_GENS];	/* alike but for their devices */
+	int ngens;
 	struct prompt *prompt;
 	struct recall *recall;
 	pthread_mutex_t wording;	/* of words, made when first needed */
@@ -57,6 +60,7 @@ struct core {
 	struct query *live;		/* all of them */
 	int closing, draining;
 	int choices;			/* submitted and not ended */
+	int load[CORE_GENS];		/* of them, each replica's */
 	struct rng seeds;
 	uint64_t queries;		/* so far */
 	uint64_t answered[6];		/* by the status' first digit */
@@ -68,8 +72,8 @@ struct core {
 	uint64_t shown_tokens;
 };
 
-/* Takes over gen and prompt, which core_close closes. */
-struct core *core_open(const struct core_opts *o, struct gen *g,
+/* Takes over n replicas and prompt, which core_close closes. */
+struct core *core_open(const struct core_opts *o, struct gen *const *g, int n,
 		       struct prompt *p, struct err *e);
 /* NULL is fine; all queries have to have been left. */
 void core_close(struct core *c);
@@ -86,6 +90,16 @@ int core_live(struct core *c);
 /* Ends queries whose time is over; all of them, and orders that wait for the
  * device, with `now`. */
 void core_expire(struct core *c, int now);
+
+/* Sequences at once, of all replicas. */
+int core_slots(const struct core *c);
+
+/* What all replicas have done together, and how it is now. */
+void core_stats(struct core *c, struct gen_stats *s);
+
+/* The replica for the next completions: `home`, where there are pages of
+ * theirs, or -1, unless others have clearly less to do.  With the lock. */
+int core_choose(const struct core *c, int home);
 
 /* The vocabulary for serve/guide.h.  NULL: no memory. */
 const struct words *core_words(struct core *c);

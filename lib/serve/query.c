@@ -36,6 +36,7 @@ struct query *query_new(struct core *c, enum want_kind kind, uint64_t party,
 	q->created = (int64_t)time(NULL);
 	q->body.cap = JSON_MAX_LINE;
 	q->w.kind = kind;
+	q->home = -1;
 	q->party = party;
 	q->refs = 1;
 	q->wake = wake;
@@ -167,7 +168,7 @@ static int note_token(void *ctx, int32_t token, float logprob)
 static int mask_tokens(void *ctx, float *logits, struct err *e)
 {
 	struct choice *h = ctx;
-	int vocab = gen_config(h->q->c->gen)->vocab;
+	int vocab = gen_config(h->q->c->gen[0])->vocab;
 
 	return guide_mask(h->q->guide, &h->at, logits, vocab, e);
 }
@@ -180,6 +181,7 @@ static void note_end(void *ctx)
 	pthread_mutex_lock(&c->lock);
 	h->over = 1;
 	c->choices--;
+	c->load[h->q->home]--;
 	query_has_news(h->q);
 	pthread_mutex_unlock(&c->lock);
 }
@@ -306,7 +308,8 @@ static size_t recall_start(struct query *q, struct tok_ids *out)
 	if (k)
 		q->key = k[i];
 	while (i > 0 && !(ours[i - 1] &&
-			  recall_get(q->c->recall, &k[i], out)))
+			  recall_get(q->c->recall, &k[i], out,
+				     &q->home)))
 		i--;
 	free(ours);
 	free(k);
@@ -371,7 +374,7 @@ static int encode_all(struct query *q, struct fault *f)
 static int room(const struct query *q, const struct tok_ids *p,
 		struct fault *f)
 {
-	int ctx = gen_ctx(q->c->gen);
+	int ctx = gen_ctx(q->c->gen[0]);
 	int64_t left = (int64_t)ctx - (int64_t)p->n;
 
 	if (left < 0 || (left == 0 && q->w.max_tokens))
@@ -420,7 +423,7 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 		.party = w->party ? w->party : q->party,
 		.ntop = w->top, .more = note_token, .ended = note_end,
 		.ctx = h };
-	if (gen_check(q->c->gen, &h->r, &e))
+	if (gen_check(q->c->gen[0], &h->r, &e))
 		return fault_of(f, &e, w->kind == WANT_CHAT ? "messages" :
 				"prompt");
 	h->r.id = calloc((size_t)most + 1, sizeof *h->r.id);
@@ -446,7 +449,7 @@ static int fill_choices(struct query *q, struct fault *f)
 	int n = q->w.nprompts * q->w.n;
 	struct gen_stats now;
 
-	gen_get_stats(c->gen, &now);
+	gen_get_stats(c->gen[0], &now);
 	if (!q->w.seeded) {
 		pthread_mutex_lock(&c->lock);
 		seed = rng_u64(&c->seeds);
@@ -474,6 +477,8 @@ static int enter(struct query *q, int slots, struct fault *f)
 	full = c->choices > 0 && c->choices + q->nchoices > most;
 	if (!full) {
 		c->choices += q->nchoices;
+		q->home = core_choose(c, q->home);
+		c->load[q->home] += q->nchoices;
 		q->submitted = 1;
 	}
 	wait = c->mean_s * (waiting > 0 ? waiting : 1) / slots;
@@ -545,7 +550,7 @@ static void submit(struct query *q)
 	for (int i = 0; i < n; i++) {
 		struct choice *h = &q->choice[i];
 
-		if (!gen_submit(c->gen, &h->r, &e))
+		if (!gen_submit(c->gen[q->home], &h->r, &e))
 			continue;
 		fault_of(&f, &e, NULL);
 		fail(q, &f);
@@ -579,7 +584,7 @@ static void prepare_task(struct task *t)
 		((char *)t - offsetof(struct query, task));
 	struct fault f = { 0 };
 
-	if (prepare(q, &f) || enter(q, gen_slots(q->c->gen), &f)) {
+	if (prepare(q, &f) || enter(q, core_slots(q->c), &f)) {
 		fail(q, &f);
 		abort_work(q);
 	} else if (open_stream(q)) {
@@ -724,7 +729,8 @@ static void cancel(struct query *q, int all)
 {
 	for (int i = 0; i < q->nchoices; i++)
 		if (!q->choice[i].ended && (all || q->choice[i].stopped))
-			gen_cancel(q->c->gen, &q->choice[i].r);
+			gen_cancel(q->c->gen[q->home],
+				   &q->choice[i].r);
 }
 
 void query_tell(struct query *q)

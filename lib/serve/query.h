@@ -62,6 +62,8 @@ struct query {
 	struct choice *choice;
 	int nchoices;
 	uint64_t party;			/* if the request names none */
+	int home;			/* number of its replica; before it
+					 * has one, where it was, or -1 */
 	/* With the core's lock. */
 	struct query *before, *after;	/* of live ones */
 	struct query *ready_next;

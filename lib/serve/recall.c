@@ -12,6 +12,7 @@ struct entry {
 	struct recall_key key;
 	struct entry *next;			/* in its bucket */
 	struct entry *older, *newer;
+	int home;
 	size_t n;
 	int32_t id[];
 };
@@ -194,7 +195,8 @@ int recall_add(struct recall_key *k, const struct json *message)
 }
 
 void recall_put(struct recall *r, const struct recall_key *k,
-		const struct tok_ids *prompt, const int32_t *answer, int n)
+		const struct tok_ids *prompt, const int32_t *answer, int n,
+		int home)
 {
 	size_t all = prompt->n + (size_t)n;
 	struct entry *x = malloc(sizeof *x + all * sizeof x->id[0]);
@@ -203,6 +205,7 @@ void recall_put(struct recall *r, const struct recall_key *k,
 	if (!x)
 		return;
 	x->key = *k;
+	x->home = home;
 	x->n = all;
 	memcpy(x->id, prompt->id, prompt->n * sizeof x->id[0]);
 	if (n)
@@ -223,7 +226,7 @@ void recall_put(struct recall *r, const struct recall_key *k,
 }
 
 int recall_get(struct recall *r, const struct recall_key *k,
-	       struct tok_ids *out)
+	       struct tok_ids *out, int *home)
 {
 	struct entry *x;
 	int rc = 0;
@@ -233,6 +236,7 @@ int recall_get(struct recall *r, const struct recall_key *k,
 	if (x) {
 		unlink_age(r, x);
 		link_newest(r, x);
+		*home = x->home;
 	}
 	for (size_t i = 0; x && i < x->n && !rc; i++)
 		rc = tok_ids_add(out, x->id[i]);

@@ -29,13 +29,15 @@ int recall_begin(struct recall_key *k, const struct json *tools);
  * its end, any other by all that it has, which templates may show; -1. */
 int recall_add(struct recall_key *k, const struct json *message);
 
-/* Remembers the tokens of a conversation that ends with an answer; old ones
- * are forgotten. */
+/* Remembers the tokens of a conversation that ends with an answer, and which
+ * replica gave it; old ones are forgotten. */
 void recall_put(struct recall *r, const struct recall_key *k,
-		const struct tok_ids *prompt, const int32_t *answer, int n);
+		const struct tok_ids *prompt, const int32_t *answer, int n,
+		int home);
 
-/* Appends the tokens of a conversation: 1; 0: it is not known. */
+/* Appends the tokens of a conversation, and sets *home: 1; 0: it is not
+ * known. */
 int recall_get(struct recall *r, const struct recall_key *k,
-	       struct tok_ids *out);
+	       struct tok_ids *out, int *home);
 
 #endif

@@ -341,7 +341,7 @@ static void remember(const struct query *q, const struct choice *h,
 	root = s.failed ? NULL : json_build(s.buf, s.len, NULL);
 	if (root && !recall_add(&k, json_get(root, "message")))
 		recall_put(q->c->recall, &k, prompt_of(q, h), h->r.id,
-			   h->seen);
+			   h->seen, q->home);
 	json_free(root);
 	str_release(&s);
 }

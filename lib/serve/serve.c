@@ -2,6 +2,7 @@
 #include "serve/serve.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,16 +87,34 @@ static void drain(struct core *c, struct http *h, double seconds)
 		nap();
 }
 
+static struct gen *open_gen(const struct serve_opts *o, int i,
+			    struct str *table, struct err *e)
+{
+	struct engine_opts own = o->engine;
+	char name[32];
+
+	snprintf(name, sizeof name, "cuda:%d", i);
+	if (o->replicas > 1 && strcmp(own.device, "cpu"))
+		own.device = name;
+	return gen_open(&own, table, e);
+}
+
 static struct core *open_core(const struct serve_opts *o, struct str *table,
 			      struct err *e)
 {
 	struct prompt *p = prompt_open(o->engine.dir, e);
-	struct gen *g = p ? gen_open(&o->engine, table, e) : NULL;
-	struct core *c = g ? core_open(&o->core, g, p, e) : NULL;
+	struct gen *g[CORE_GENS];
+	struct core *c = NULL;
+	int n = 0;
 
+	while (p && n < o->replicas && (g[n] = open_gen(o, n, table, e)))
+		n++;
+	if (p && n == o->replicas)
+		c = core_open(&o->core, g, n, p, e);
 	if (c)
 		return c;
-	gen_close(g);
+	while (n > 0)
+		gen_close(g[--n]);
 	prompt_close(p);
 	return NULL;
 }

@@ -12,6 +12,8 @@ struct serve_opts {
 	struct engine_opts engine;
 	struct core_opts core;
 	struct http_opts http;
+	int replicas;			/* of the model; more than one on CUDA
+					 * are on the first devices */
 	double drain_s;			/* for what runs when it is to end */
 	int quiet;			/* no line for people */
 	/* Called once it answers; may be NULL. */

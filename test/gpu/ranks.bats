@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two GPUs: the same training as on one, bit for bit when it is gone on with, and what
-# happens when a rank goes.
+# Two GPUs: the same training as on one, bit for bit when it is gone on with, what happens
+# when a rank goes; candidates judged on both at once, replicas of a model behind one port.
 
 load gpu
 
@@ -89,4 +89,55 @@ distance() {
 	cat err
 	[ "$status" = 69 ]
 	grep -Eq 'MiB are needed' err
+}
+
+@test "candidates go over all free GPUs, and leave in order" {
+	"$bin/ca-compile" --device cuda "$fix"/{axpby,bad-value,slow-axpby,axpby-kernel} >some
+	cat some some >in
+	"$bin/ca-verify" --device cuda in >out
+	[ "$(jq -r '[.name, .verify.status] | @tsv' out | head -n 4)" = \
+		$'axpby\tok\nbad-value\twrong_value\nslow-axpby\tok\naxpby-kernel\tok' ]
+	[ "$(jq -r .verify.device out | sort -u | xargs)" = 'cuda:0 cuda:1' ]
+	# What one GPU's judge has signed another's believes, and nobody is foreign.
+	"$bin/ca-profile" --device cuda --quick out >timed
+	cmp <(jq -c .verify.mac out) <(jq -c .verify.mac timed)
+	jq -e -s 'map(select(.verify.status == "ok") | .profile |
+		.contended == false and .eager.median_us > 0) | all' timed
+}
+
+@test "a GPU that somebody has for himself is left out" {
+	uuid=$(nvidia-smi -L | sed -n 's/^GPU 0.*UUID: \(.*\))/\1/p')
+	"$bin/ca-verify" --device cuda:0 "$fix/axpby" >out	# now there is its lease
+	flock -x "${CA_CACHE:-/var/cache/cuda-agent}/lease/$uuid" sleep 60 3>&- &
+	holder=$!
+	"$bin/ca-compile" --device cuda "$fix/axpby" "$fix/axpby-kernel" >in
+	timeout 100 "$bin/ca-verify" --device cuda in >out
+	kill "$holder"
+	[ "$(jq -r .verify.device out | sort -u)" = cuda:1 ]
+}
+
+@test "replicas on two GPUs answer as one does" {
+	for how in '--device cuda:1' '--gpus 2'; do
+		rm -f url
+		# shellcheck disable=SC2086 # words
+		"$bin/ca-serve" -m model --port 0 -q -j 2 --exact $how >url 3>&- &
+		pid=$!
+		until [ -s url ]; do
+			kill -0 "$pid"
+			sleep 0.1
+		done
+		for n in {1..8}; do
+			curl -sS -m 60 -d "{\"prompt\":\"the in\",\"max_tokens\":99,\"ignore_eos\":true,
+				\"seed\":$n}" "$(cat url)/completions" >"answer.$n" 3>&- &
+			asking[n]=$!
+		done
+		wait "${asking[@]}"
+		jq -r '.choices[0].text' answer.{1..8} >"told ${how%% *}"
+		curl -sS "$(sed 's,/v1$,,' url)/metrics" >metrics
+		kill "$pid"
+		wait "$pid"
+	done
+	cmp 'told --device' 'told --gpus'
+	grep replica_tokens metrics
+	[ "$(grep -c '^ca_serve_replica_tokens_total{replica="[01]"} [1-9]' metrics)" = 2 ]
 }

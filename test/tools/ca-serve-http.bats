@@ -529,6 +529,38 @@ make_other() {
 	finish
 }
 
+@test "replicas share the requests; a conversation stays where it was" {
+	serve --replicas 2 -j 1
+	local m1='{"role":"user","content":"the thing in the inn, and then another in the end"}'
+	tokens() { metric "replica_tokens_total{replica=\"$1\"}"; }
+	[ "$(ask /sleep -X POST)" = 200 ]
+	curl -sS -m 60 -o one -d "$long}" "$url/v1/completions" 3>&- &
+	one=$!
+	until_metric waiting 1
+	curl -sS -m 60 -o two -d "{\"messages\":[$m1],\"max_tokens\":9,\"ignore_eos\":true}" \
+		"$url/v1/chat/completions" 3>&- &
+	two=$!
+	until_metric waiting 2
+	[ "$(ask /wake -X POST)" = 200 ]
+	wait "$one"
+	wait "$two"
+	[ "$(tokens 0)" = 240 ]
+	[ "$(tokens 1)" = 9 ]
+	# The next turn, with both as good.
+	jq -c --argjson m "$m1" '{max_tokens: 5, ignore_eos: true, messages: [$m,
+		(.choices[0].message | {role, content}), {role: "user", content: "a"}]}' two >body
+	[ "$(chat @body)" = 200 ]
+	jq -e '.usage.prompt_tokens_details.cached_tokens > 0' answer
+	[ "$(tokens 1)" = 14 ]
+	[ "$(ask /reload -X POST)" = 200 ]
+	for _ in 1 2; do
+		[ "$(chat @body)" = 200 ]
+		jq -e '.weight_version == 2' answer
+	done
+	[ "$(metric replicas)" = 2 ]
+	finish
+}
+
 @test "asleep it holds neither memory nor lease, and requests wait" {
 	own_cache
 	serve -j 4 --cache 2000000
@@ -616,6 +648,20 @@ make_other() {
 	finish
 	exec 9>&-
 	wait "$holder"
+}
+
+@test "usage of replicas" {
+	for args in '--gpus 2 --replicas 2' '--gpus 2 --device cpu' '--replicas 2 --device cuda:1' \
+		'--generate --replicas 2'; do
+		status=0
+		# shellcheck disable=SC2086 # words
+		"$bin/ca-serve" -m model $args </dev/null 2>err || status=$?
+		[ "$status" = 64 ]
+	done
+	# As many as there are.
+	status=0
+	"$bin/ca-serve" -m model --port 0 --gpus 2 </dev/null 2>err || status=$?
+	[ "$status" = 69 ]
 }
 
 @test "usage" {
