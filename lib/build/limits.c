@@ -15,6 +15,7 @@
 
 #include "base/io.h"
 #include "base/path.h"
+#include "base/proc.h"
 
 #define CGROUP "/sys/fs/cgroup"
 #define COMPILER_PIDS 16	/* driver, front end, assembler, jail */
@@ -126,17 +127,9 @@ static void cgroups(struct limits *l)
 
 static int64_t free_memory(void)
 {
-	char line[256];
-	long long kib = -1;
-	FILE *f = fopen("/proc/meminfo", "re");
+	int64_t n = proc_bytes("MemAvailable", "/proc/meminfo");
 
-	if (!f)
-		return INT64_MAX;
-	while (kib < 0 && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %lld", &kib) != 1)
-			kib = -1;
-	fclose(f);
-	return kib < 0 ? INT64_MAX : (int64_t)kib * 1024;
+	return n < 0 ? INT64_MAX : n;
 }
 
 void limits_read(struct limits *l)

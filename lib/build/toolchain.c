@@ -17,6 +17,7 @@
 #include "base/child.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "base/proc.h"
 #include "build/slim.h"
 
 #define NEEDS 32
@@ -168,19 +169,12 @@ static int identify(struct hash *h, const char *path, struct str *version,
 /* -march=native means this CPU. */
 static void identify_cpu(struct hash *h)
 {
+	static const char *const names[] = { "model name", "flags" };
 	char line[8192];
-	FILE *f = fopen("/proc/cpuinfo", "re");
-	int seen = 0;
 
-	while (f && seen < 2 && fgets(line, sizeof(line), f)) {
-		if (starts_with(line, "model name") ||
-		    starts_with(line, "flags")) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!proc_line(line, sizeof(line), names[i], "/proc/cpuinfo"))
 			hash_part(h, line, strlen(line));
-			seen++;
-		}
-	}
-	if (f)
-		fclose(f);
 }
 
 /* "g++ (Debian 12.2.0-14) 12.2.0\n…" to "g++ 12.2.0"; nvcc says

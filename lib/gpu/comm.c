@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 
 #define WINDOW	  ((size_t)1 << 20)	/* bytes of a rank shared at once */
 #define PATIENCE  20
@@ -203,21 +204,11 @@ static void reap(struct comm *c)
 /* Time that a process has spent on processors, in the kernel's ticks. */
 static int64_t ticks_of(pid_t pid)
 {
-	char path[64], text[1024], *p;
+	char text[1024];
+	const char *p = proc_stat(text, sizeof text, "/proc/%d/stat", (int)pid);
 	unsigned long user = 0, sys = 0;
-	int fd;
-	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = read(fd, text, sizeof text - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	/* The command's name may hold anything. */
-	p = strrchr(text, ')');
-	if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u "
+	if (!p || sscanf(p, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u "
 			 "%*u %lu %lu", &user, &sys) != 2)
 		return -1;
 	return (int64_t)(user + sys);

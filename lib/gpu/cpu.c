@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/proc.h"
+
 static void close_cpu(struct gpu *g)
 {
 	free(g);
@@ -35,17 +37,10 @@ static void free_cpu(struct gpu *g, void *p)
 
 static size_t avail_cpu(struct gpu *g)
 {
-	FILE *f = fopen("/proc/meminfo", "r");
-	size_t kib = 0, n;
-	char line[128];
+	int64_t n = proc_bytes("MemAvailable", "/proc/meminfo");
 
 	(void)g;
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "MemAvailable: %zu kB", &n) == 1)
-			kib = n;
-	if (f)
-		fclose(f);
-	return kib * 1024;
+	return n < 0 ? 0 : (size_t)n;
 }
 
 static void copy_cpu(struct gpu *g, void *dst, const void *src, size_t n)

@@ -22,6 +22,7 @@
 
 #include "base/arena.h"
 #include "base/io.h"
+#include "base/proc.h"
 #include "jail/filter.h"
 #include "jail/landlock.h"
 #include "jail/view.h"
@@ -445,18 +446,12 @@ static int check_started(struct run *r, const char *status, struct err *e)
 /* Whether pid is the first process of a pid namespace below ours. */
 static int heads_namespace(pid_t pid)
 {
-	char path[64], line[256];
-	int a = 0, b = 0, n = 0;
-	FILE *f;
+	char pids[256];
+	int a = 0, b = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	while (n < 1 && fgets(line, sizeof(line), f))
-		n = sscanf(line, "NSpid: %d %d", &a, &b);
-	fclose(f);
-	return n == 2 && a == pid && b == 1;
+	return !proc_line(pids, sizeof(pids), "NSpid", "/proc/%d/status",
+			  (int)pid) &&
+	       sscanf(pids, "%d %d", &a, &b) == 2 && a == pid && b == 1;
 }
 
 /*

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 
 /* Uids that neither distributions nor container managers hand out: pid times
  * 64 and a counter fit, since pids stay below 2^22. */
@@ -84,25 +85,14 @@ int jail_give(const char *dir, uid_t uid, struct err *e)
 /* 1: a process of that uid that is not a zombie. */
 static int is_live(const char *pid, uid_t uid)
 {
-	char path[64], line[256];
+	char state[64], owner[64];
 	unsigned u = 0;
-	int zombie = 0, found = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "State:", 6))
-			zombie = strpbrk(line + 6, "ZX") != NULL;
-		else if (sscanf(line, "Uid: %u", &u) == 1) {
-			found = u == uid;
-			break;
-		}
-	}
-	fclose(f);
-	return found && !zombie;
+	return !proc_line(owner, sizeof(owner), "Uid", "/proc/%.20s/status",
+			  pid) &&
+	       sscanf(owner, "%u", &u) == 1 && u == uid &&
+	       !proc_line(state, sizeof(state), "State", "/proc/%.20s/status",
+			  pid) && !strpbrk(state, "ZX");
 }
 
 static int any_live(uid_t uid)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 #include "jail/mounts.h"
 #include "jail/report.h"
 
@@ -138,19 +139,11 @@ int jail_self_unshare(int level, unsigned uid, char *msg, size_t msglen)
  */
 static pid_t outer_parent(void)
 {
-	char buf[512], *p;
-	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC), ppid = 0;
-	ssize_t n = fd >= 0 ? read(fd, buf, sizeof(buf) - 1) : -1;
+	char buf[512];
+	const char *p = proc_stat(buf, sizeof(buf), "/proc/self/stat");
+	int ppid = 0;
 
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return 0;
-	buf[n] = '\0';
-	p = strrchr(buf, ')');
-	if (!p || sscanf(p + 1, " %*c %d", &ppid) != 1)
-		return 0;
-	return ppid;
+	return p && sscanf(p, "%*c %d", &ppid) == 1 ? ppid : 0;
 }
 
 static int bind_to_parent(struct err *e)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 #include "base/sig.h"
 #include "base/weaken.h"
 #include "cu/lease.h"
@@ -523,21 +524,8 @@ static const struct device_ops cpu_ops = {
 /* "model name" of /proc/cpuinfo. */
 static void cpu_model(char *out, size_t n)
 {
-	char line[256];
-	FILE *f = fopen("/proc/cpuinfo", "re");
-
-	snprintf(out, n, "CPU");
-	while (f && fgets(line, sizeof(line), f)) {
-		char *p = strchr(line, ':');
-
-		if (!starts_with(line, "model name") || !p)
-			continue;
-		line[strcspn(line, "\n")] = '\0';
-		snprintf(out, n, "%s", p + 2);
-		break;
-	}
-	if (f)
-		fclose(f);
+	if (proc_line(out, n, "model name", "/proc/cpuinfo"))
+		snprintf(out, n, "CPU");
 }
 
 struct device *device_cpu_open(struct err *e)

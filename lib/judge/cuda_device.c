@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 #include "base/rand.h"
 #include "cu/lease.h"
 #include "judge/cuda.h"
@@ -78,19 +79,11 @@ static int cuda_lease(struct device *d, int exclusive, double seconds,
 /* The parent of pid; 0 when there is no such process here. */
 static pid_t parent_of(pid_t pid)
 {
-	char path[64];
-	struct str s = STR_INIT;
-	const char *p;
+	char buf[512];
+	const char *p = proc_stat(buf, sizeof(buf), "/proc/%d/stat", (int)pid);
 	int ppid = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (!read_file(path, 4096, &s, NULL)) {
-		p = strrchr(s.buf, ')');	/* a name may hold anything */
-		if (!p || sscanf(p + 1, " %*c %d", &ppid) != 1)
-			ppid = 0;
-	}
-	str_release(&s);
-	return ppid;
+	return p && sscanf(p, "%*c %d", &ppid) == 1 ? ppid : 0;
 }
 
 /* Of this process, or of another that keeps to the lease. */

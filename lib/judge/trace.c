@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/proc.h"
 
 #define MAX_THREADS 4096
 #define OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | \
@@ -80,19 +81,11 @@ static void drop(struct trace *t, struct thread *th)
 /* Whether the kernel shows the task as a zombie (an ended group leader). */
 static int is_zombie(pid_t pid, pid_t tid)
 {
-	char path[64], text[512];
-	const char *p;
-	FILE *f;
+	char text[512];
+	const char *p = proc_stat(text, sizeof(text), "/proc/%d/task/%d/stat",
+				  (int)pid, (int)tid);
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid,
-		 (int)tid);
-	f = fopen(path, "re");
-	if (!f)
-		return 1;
-	text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
-	fclose(f);
-	p = strrchr(text, ')');
-	return p && (p[2] == 'Z' || p[2] == 'X');
+	return !p || *p == 'Z' || *p == 'X';
 }
 
 /*
@@ -133,18 +126,14 @@ static int list_tasks(struct trace *t)
 /* Whether the process catches or ignores a signal, by /proc/PID/status. */
 static int is_handled(pid_t pid, int sig)
 {
-	unsigned long long mask, handled = 0;
-	char path[64], line[256];
-	FILE *f;
+	static const char *const names[] = { "SigIgn", "SigCgt" };
+	unsigned long long handled = 0;
+	char mask[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "SigCgt: %llx", &mask) == 1 ||
-		    sscanf(line, "SigIgn: %llx", &mask) == 1)
-			handled |= mask;
-	if (f)
-		fclose(f);
+	for (int i = 0; i < 2; i++)
+		if (!proc_line(mask, sizeof(mask), names[i],
+			       "/proc/%d/status", (int)pid))
+			handled |= strtoull(mask, NULL, 16);
 	return handled >> (sig - 1) & 1;
 }
 

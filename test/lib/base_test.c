@@ -5,10 +5,13 @@
 #include "tests.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/proc.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -205,6 +208,45 @@ static void hash_parts_do_not_run_together(void **state)
 }
 
 /* splitmix64's published first values for seed 1234567. */
+static void proc_reads_lines_and_fields(void **state)
+{
+	char text[64], path[] = "/tmp/base_test.XXXXXX";
+	int fd = mkstemp(path), ppid = 0;
+	const char *p;
+	FILE *f;
+
+	(void)state;
+	assert_true(fd >= 0 && (f = fdopen(fd, "w")));
+	fputs("Names:\tone\nName \t: two words\nRss:  12 kB\nBad: 12 MB\n"
+	      "Name:\tthree\nNeg: -1 kB\nNo: kB\n", f);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(proc_line(text, sizeof text, "Name", "%s", path), 0);
+	assert_string_equal(text, "two words");
+	assert_int_equal(proc_line(text, 4, "Name", "%s", path), 0);
+	assert_string_equal(text, "two");
+	assert_int_equal(proc_line(text, sizeof text, "Nam", "%s", path), -1);
+	assert_string_equal(text, "");
+	assert_int_equal(proc_bytes("Rss", "%s", path), 12 * 1024);
+	assert_int_equal(proc_bytes("Bad", "%s", path), -1);
+	assert_int_equal(proc_bytes("Neg", "%s", path), -1);
+	assert_int_equal(proc_bytes("No", "%s", path), -1);
+	assert_true(proc_bytes("MemAvailable", "/proc/meminfo") > 0);
+	assert_int_equal(proc_bytes("Rss", "%s/none", path), -1);
+
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs("12 (a) Z 1 (b) R 34 5", f);
+	assert_int_equal(fclose(f), 0);
+	p = proc_stat(text, sizeof text, "%s", path);
+	assert_non_null(p);
+	assert_string_equal(p, "R 34 5");
+	assert_null(proc_stat(text, sizeof text, "%s/none", path));
+	assert_int_equal(unlink(path), 0);
+	p = proc_stat(text, sizeof text, "/proc/%d/stat", (int)getpid());
+	assert_true(p && sscanf(p, "%*c %d", &ppid) == 1);
+	assert_int_equal(ppid, getppid());
+}
+
 static void seeds_replay(void **state)
 {
 	struct rng a, b;
@@ -245,6 +287,7 @@ int main(void)
 		cmocka_unit_test(utf8_knows_its_edges),
 		cmocka_unit_test(hashes_match_published_values),
 		cmocka_unit_test(hash_parts_do_not_run_together),
+		cmocka_unit_test(proc_reads_lines_and_fields),
 		cmocka_unit_test(seeds_replay),
 	};
 

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/proc.h"
 #include "cu/cu.h"
 #include "cu/trace.h"
 #include "gpu/gpu.h"
@@ -29,16 +30,9 @@ struct meter {
 /* Anonymous memory of this process, in bytes. */
 static size_t meter_rss(void)
 {
-	FILE *f = fopen("/proc/self/status", "r");
-	size_t kib = 0, n;
-	char line[128];
+	int64_t n = proc_bytes("RssAnon", "/proc/self/status");
 
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "RssAnon: %zu kB", &n) == 1)
-			kib = n;
-	if (f)
-		fclose(f);
-	return kib * 1024;
+	return n < 0 ? 0 : (size_t)n;
 }
 
 static void meter_trace(struct meter *m, const char *child)
