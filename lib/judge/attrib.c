@@ -8,7 +8,8 @@
  * shim itself spends time in torch, and an allocation or a view costs as much
  * in a call of 20 us as in one of 20 ms, so some multiple of what an empty
  * call takes here is free: below it an evader remains unseen.  In other foreign
- * code the shim has nothing to do, so that there no more than a constant is.
+ * code the shim has nothing to do, so that there no more than a constant is,
+ * and no share: threads that are busy beside it would make any share small.
  */
 #include "judge/attrib.h"
 
@@ -58,7 +59,7 @@ static int is_user(enum place p)
 
 void attrib_call(struct attribution *a)
 {
-	a->until_user = a->until_foreign = a->until_strange = INT64_MIN;
+	a->until_user = a->until_foreign = INT64_MIN;
 	a->now = (struct attrib_call){ 0 };
 }
 
@@ -82,10 +83,8 @@ void attrib_see(struct attribution *a, int64_t when, enum place p, double ns)
 		a->now.foreign += ns;
 		a->now.during_foreign += more(&a->until_foreign, when, ns);
 	}
-	if (is_strange(p)) {
+	if (is_strange(p))
 		a->now.strange += ns;
-		a->now.during_strange += more(&a->until_strange, when, ns);
-	}
 	if (is_own(p))
 		a->now.own += ns;
 }
@@ -99,7 +98,6 @@ static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 	sum->own += c->own;
 	sum->during_user += c->during_user;
 	sum->during_foreign += c->during_foreign;
-	sum->during_strange += c->during_strange;
 }
 
 void attrib_keep(struct attribution *a, int64_t length_ns)
@@ -176,10 +174,17 @@ static double rhythm(const struct attribution *a)
 	return a->samples ? all / (double)a->samples : 0;
 }
 
+/* Whether that is more than is free, and no chance: k samples have a spread
+ * of sqrt(k). */
+static int exceeds(double ns, double free_ns, double each)
+{
+	return ns - SIGMAS * sqrt(ns * each) > free_ns;
+}
+
 /*
  * Whether more than its share of the user time, and more than is free, was
  * foreign.  What looks like n samples, of which the share is expected, has a
- * spread of sqrt(n share (1 - share)); k of them one of sqrt(k).
+ * spread of sqrt(n share (1 - share)).
  */
 static int is_much(double foreign, double user, double free_ns, double each)
 {
@@ -187,7 +192,7 @@ static int is_much(double foreign, double user, double free_ns, double each)
 			     (1 - FOREIGN_SHARE));
 
 	return foreign - SIGMAS * spread > FOREIGN_SHARE * user &&
-	       foreign - SIGMAS * sqrt(foreign * each) > free_ns;
+	       exceeds(foreign, free_ns, each);
 }
 
 /* Of some calls together; `which` names them. */
@@ -202,16 +207,21 @@ static int judge_calls(double calls, const struct attrib_call *sum,
 	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
 	double each = rhythm(a);
 
-	if (is_much(sum->foreign, sum->user, foreign, each) ||
-	    is_much(sum->strange, sum->user, strange, each)) {
+	if (exceeds(sum->strange, strange, each)) {
+		snprintf(text, len, "%.0f us of %s went to code that is "
+			 "neither the candidate's nor PyTorch's; most foreign "
+			 "time to %s", sum->strange / calls / 1e3, which,
+			 name);
+		return 1;
+	}
+	if (is_much(sum->foreign, sum->user, foreign, each)) {
 		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
 			 "went to code that is not the candidate's, most of "
 			 "it to %s", 100 * sum->foreign / sum->user, which,
 			 sum->foreign / calls / 1e3, name);
 		return 1;
 	}
-	if (is_much(sum->during_foreign, sum->during_user, foreign, each) ||
-	    is_much(sum->during_strange, sum->during_user, strange, each)) {
+	if (is_much(sum->during_foreign, sum->during_user, foreign, each)) {
 		snprintf(text, len, "%.0f of the %.0f us of %s passed with a "
 			 "thread in code that is not the candidate's, most of "
 			 "it in %s", sum->during_foreign / calls / 1e3,

@@ -18,7 +18,7 @@
  */
 struct attrib_call {
 	double length, user, foreign, strange, own;
-	double during_user, during_foreign, during_strange;
+	double during_user, during_foreign;
 };
 
 /*
@@ -38,8 +38,7 @@ struct attribution {
 	struct attrib_call call[ATTRIB_CALLS];	/* and the first */
 	size_t ncall;
 	struct attrib_call now;			/* the one under way, */
-	int64_t until_user, until_foreign, until_strange; /* and what of it is
-							   * counted */
+	int64_t until_user, until_foreign; /* and what of it is counted */
 };
 
 /* Begins a call; counts the `ns` before `when`, in the order of time, in

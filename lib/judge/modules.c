@@ -142,6 +142,7 @@ static int read_line(struct modules *ms, char *line)
 	base = strrchr(line + at, '/');
 	base = base ? base + 1 : line + at;
 	m->waits = m->place == PLACE_RUNTIME && is_openmp(base);
+	m->clean = 0;
 	snprintf(m->name, sizeof(m->name), "%.60s", base);
 	return 0;
 }
@@ -153,6 +154,7 @@ int modules_read(struct modules *ms, pid_t pid, struct err *e)
 	FILE *f;
 
 	ms->n = 0;
+	ms->asked = 0;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	f = fopen(path, "re");
 	if (!f)
@@ -162,6 +164,42 @@ int modules_read(struct modules *ms, pid_t pid, struct err *e)
 	fclose(f);
 	return rc ? err_set(e, CA_UNAVAILABLE, "the process has too many "
 			    "mappings") : 0;
+}
+
+/* The module whose mapping a line of smaps begins, NULL for another one's;
+ * `now` for a line that begins none. */
+static struct module *begun(struct modules *ms, const char *line,
+			    struct module *now)
+{
+	unsigned long long start, end;
+
+	if (sscanf(line, "%llx-%llx ", &start, &end) != 2)
+		return now;
+	for (size_t i = 0; i < ms->n; i++)
+		if (ms->m[i].start == start && ms->m[i].end == end)
+			return &ms->m[i];
+	return NULL;
+}
+
+int modules_clean(struct modules *ms, const struct module *m, pid_t pid)
+{
+	char path[64], line[4500];
+	struct module *now = NULL;
+	unsigned long long kb;
+	FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+	if (!ms->asked)
+		f = fopen(path, "re");
+	ms->asked = 1;
+	while (f && fgets(line, sizeof(line), f)) {
+		now = begun(ms, line, now);
+		if (now && sscanf(line, "Anonymous: %llu kB", &kb) == 1)
+			now->clean = now->ino && !kb;
+	}
+	if (f)
+		fclose(f);
+	return m->clean;
 }
 
 void modules_free(struct modules *ms)

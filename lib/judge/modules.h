@@ -36,12 +36,14 @@ struct module {
 				 * through another mapping */
 	int waits;		/* an OpenMP run-time: its own code waits for
 				 * work and computes nothing */
+	int clean;		/* of modules_clean */
 	char name[64];		/* last part of the path; "" without */
 };
 
 struct modules {
 	struct module *m;	/* executable mappings, by address */
 	size_t n, alloc;
+	int asked;		/* `clean` is known */
 };
 
 /*
@@ -55,6 +57,13 @@ enum place place_of(const char *path);
  * it held.  The process must stand still.  modules_free frees. */
 int modules_read(struct modules *ms, pid_t pid, struct err *e);
 void modules_free(struct modules *ms);
+
+/*
+ * Whether m, one of ms, is of a file and none of its pages is a copy that
+ * somebody has written to, by /proc/PID/smaps (slow; asked once for each
+ * modules_read).  The process must still stand.
+ */
+int modules_clean(struct modules *ms, const struct module *m, pid_t pid);
 
 /* The mapping that holds an address, or NULL. */
 const struct module *modules_find(const struct modules *ms, uint64_t ip);

@@ -72,11 +72,15 @@ static int has_part(const char *name, const char *const *part)
 	return 0;
 }
 
+/* ATen's, and those of the libraries that only ATen may call (cuFFT, cuSPARSE,
+ * cuSOLVER, cuRAND). */
 static int is_atens(const char *name)
 {
 	static const char *const part[] = {
 		"2at6native", "at::native", "2at4cuda", "triton_", "flash_fwd",
-		"fmha", "cub::", "3cub", "thrust", NULL,
+		"fmha", "cub::", "3cub", "thrust", "vector_fft", "regular_fft",
+		"way_fft", "bluestein", "Radix0", "cufft", "cusparse",
+		"cusolver", "curand", NULL,
 	};
 
 	return has_part(name, part);

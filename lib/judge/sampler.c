@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -27,7 +28,8 @@ struct ring {
 struct sampler {
 	struct ring *ring;
 	size_t n;
-	uint64_t period_ns;
+	pid_t pid;
+	uint64_t period_ns;	/* of its first thread */
 	int no_kernel;
 	unsigned turn;
 	struct sampled seen;
@@ -39,6 +41,7 @@ struct rec_sample {
 	uint64_t ip;
 	uint32_t pid, tid;
 	uint64_t time;
+	uint64_t period;
 	uint64_t stack_bytes;
 	uint64_t stack[SAMPLE_WORDS];
 	uint64_t used;
@@ -64,7 +67,7 @@ static int event_open(pid_t pid, int cpu, uint64_t period_ns, int no_kernel)
 	a.config = PERF_COUNT_SW_CPU_CLOCK;
 	a.sample_period = period_ns;
 	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-			PERF_SAMPLE_STACK_USER;
+			PERF_SAMPLE_PERIOD | PERF_SAMPLE_STACK_USER;
 	a.sample_stack_user = SAMPLE_WORDS * sizeof(uint64_t);
 	a.inherit = 1;
 	a.mmap = 1;		/* of executable memory */
@@ -105,7 +108,7 @@ struct sampler *sampler_manual(struct err *e)
 		s->seen.at = malloc(SAMPLES_MAX * sizeof(*s->seen.at));
 	if (s && s->seen.at) {
 		s->no_kernel = 1;
-		sampler_reset(s);
+		sampler_reset(s, 0);
 		return s;
 	}
 	free(s);
@@ -121,6 +124,7 @@ struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e)
 	if (!s)
 		return NULL;
 	s->no_kernel = 0;
+	s->pid = pid;
 	s->period_ns = period_ns;
 	if (cpus > 0 && cpus <= CPUS_MAX)
 		s->ring = calloc((size_t)cpus, sizeof(*s->ring));
@@ -130,7 +134,7 @@ struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e)
 		else if (cpu < sysconf(_SC_NPROCESSORS_ONLN))
 			break;
 		if (cpu + 1 == cpus && s->n) {
-			sampler_reset(s);
+			sampler_reset(s, 0);
 			return s;
 		}
 	}
@@ -159,14 +163,21 @@ int64_t sampler_patience(const struct sampler *s)
 			 s->period_ns);
 }
 
-void sampler_reset(struct sampler *s)
+void sampler_reset(struct sampler *s, uint64_t period_ns)
 {
+	int failed = !period_ns;
+
 	sampler_drain(s, INT64_MAX);
+	for (size_t i = 0; i < s->n && !failed; i++)
+		failed = ioctl(s->ring[i].fd, PERF_EVENT_IOC_PERIOD,
+			       &period_ns);
+	if (!failed)
+		s->period_ns = period_ns;
 	s->seen.thin = 1;
 	s->turn = 0;
 	s->seen.n = 0;
-	s->seen.weight_ns = (double)s->period_ns;
-	s->seen.lost = s->seen.mapped = 0;
+	s->seen.lost_ns = 0;
+	s->seen.mapped = 0;
 }
 
 /* Every other one makes room. */
@@ -178,7 +189,6 @@ static void halve(struct sampler *s)
 		s->seen.at[n++] = s->seen.at[i];
 	s->seen.n = n;
 	s->seen.thin *= 2;
-	s->seen.weight_ns *= 2;
 }
 
 void sampler_put(struct sampler *s, const struct sample_at *at)
@@ -193,7 +203,12 @@ void sampler_put(struct sampler *s, const struct sample_at *at)
 static void on_sample(struct sampler *s, const struct rec_sample *r,
 		      int64_t from)
 {
-	struct sample_at at = { .ip = r->ip, .when = (int64_t)r->time };
+	/* The kernel does not tell of a period that was changed. */
+	struct sample_at at = {
+		.ip = r->ip, .when = (int64_t)r->time,
+		.stands = (int64_t)(r->tid == (uint32_t)s->pid ?
+				    s->period_ns : r->period)
+	};
 
 	if ((int64_t)r->time < from)
 		return;
@@ -228,8 +243,8 @@ static void on_record(struct sampler *s, const char *rec, size_t len,
 	if (time < from)
 		return;
 	if (h->type == PERF_RECORD_LOST && len >= sizeof(struct rec_lost))
-		s->seen.lost += ((const struct rec_lost *)(const void *)rec)
-				->lost;
+		s->seen.lost_ns += (double)s->period_ns * (double)
+			((const struct rec_lost *)(const void *)rec)->lost;
 	else if (h->type == PERF_RECORD_MMAP)
 		s->seen.mapped++;
 }

@@ -13,25 +13,26 @@
 #include "base/err.h"
 
 #define SAMPLE_WORDS 16
+#define SAMPLE_CODE 16
 #define SAMPLES_MAX 16384
 
 struct sample_at {
 	uint64_t ip;
 	int64_t when;		/* CLOCK_MONOTONIC */
-	int64_t since;		/* of sampler_put: the time that it stands for;
-				 * 0: weight_ns */
+	int64_t stands;		/* ns: for how much time */
 	int kernel;		/* in the kernel: ip says nothing */
 	int n;			/* words of the stack, from its top */
 	uint64_t stack[SAMPLE_WORDS];
+	int ncode;		/* of sampler_put: bytes at ip, at that time */
+	unsigned char code[SAMPLE_CODE];
 };
 
 /* What has been seen since the last sampler_reset(). */
 struct sampled {
 	struct sample_at *at;	/* SAMPLES_MAX of them */
 	size_t n;
-	double weight_ns;	/* time that one of them stands for */
 	unsigned thin;		/* one in so many is kept */
-	uint64_t lost;		/* samples that found no room */
+	double lost_ns;		/* of samples that found no room */
 	uint64_t mapped; /* times at which memory became executable */
 };
 
@@ -49,10 +50,11 @@ void sampler_close(struct sampler *s);
 /* How often sampler_drain has to be called so that nothing is lost. */
 int64_t sampler_patience(const struct sampler *s);
 
-/* Forgets what was seen so far. */
-void sampler_reset(struct sampler *s);
+/* Forgets what was seen so far.  The first thread, and those that come from
+ * now on, have this period, where it is given (not 0). */
+void sampler_reset(struct sampler *s, uint64_t period_ns);
 /* Takes over what the kernel has seen, from time `from` on.  Of more than
- * SAMPLES_MAX samples an even part is kept, with more weight. */
+ * SAMPLES_MAX samples an even part is kept, and each stands for more. */
 void sampler_drain(struct sampler *s, int64_t from);
 void sampler_put(struct sampler *s, const struct sample_at *at);
 /* Brings what was seen on several processors into the order of time. */

@@ -32,9 +32,9 @@ struct witness {
 	struct trace *trace;
 	struct sampler *s;
 	int by_trace;
-	int64_t look_ns;	/* by_trace: between two looks */
+	int64_t rhythm_ns;	/* by_trace: between two looks */
 	int64_t next, began, last; /* last: length of the call before */
-	int64_t looked, since;	/* by_trace: when, and how long after the
+	int64_t looked, stands;	/* by_trace: when, and how long after the
 				 * time before */
 	int64_t cpu;		/* at its begin */
 	struct rng rng;
@@ -80,7 +80,7 @@ struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 	w->pid = pid;
 	w->trace = t;
 	w->last = LOOK_COARSE_NS;
-	w->look_ns = fine ? LOOK_FINE_NS : LOOK_COARSE_NS;
+	w->rhythm_ns = fine ? FINE_NS : COARSE_NS;
 	rng_fresh(&w->rng);
 	if (open_of(pid, "mem", &w->mem, e) ||
 	    open_of(pid, "pagemap", &w->map, e)) {
@@ -88,10 +88,11 @@ struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 		return NULL;
 	}
 	if (!(flags & WITNESS_TRACE))
-		w->s = sampler_open(pid, (uint64_t)around(w, fine ? FINE_NS :
-							  COARSE_NS), NULL);
+		w->s = sampler_open(pid, (uint64_t)around(w, w->rhythm_ns),
+				    NULL);
 	if (!w->s) {
 		w->by_trace = 1;
+		w->rhythm_ns = fine ? LOOK_FINE_NS : LOOK_COARSE_NS;
 		w->s = sampler_manual(e);
 	}
 	if (!w->s) {
@@ -127,7 +128,7 @@ int witness_own(struct witness *w, int fd, int may_blas, struct err *e)
 /* When to look first: some time within the call, if it is like the last. */
 static void plan(struct witness *w, int64_t t0)
 {
-	int64_t span = w->last < w->look_ns ? w->last : w->look_ns;
+	int64_t span = w->last < w->rhythm_ns ? w->last : w->rhythm_ns;
 
 	if (!w->by_trace)
 		w->next = t0 + sampler_patience(w->s);
@@ -138,7 +139,7 @@ static void plan(struct witness *w, int64_t t0)
 
 void witness_begin(struct witness *w, int64_t t0)
 {
-	sampler_reset(w->s);
+	sampler_reset(w->s, (uint64_t)around(w, w->rhythm_ns));
 	w->cpu = sampler_cpu_ns(w->s);
 	w->began = w->looked = t0;
 	plan(w, t0);
@@ -154,13 +155,15 @@ static void on_thread(void *ctx, pid_t tid, uint64_t ip, uint64_t sp)
 {
 	struct witness *w = ctx;
 	struct sample_at at = { .ip = ip, .when = w->looked,
-				.since = w->since };
+				.stands = w->stands };
 	struct iovec to = { at.stack, sizeof(at.stack) };
 	struct iovec from = { (void *)(uintptr_t)sp, sizeof(at.stack) };
 	ssize_t got = process_vm_readv(tid, &to, 1, &from, 1, 0);
 
 	if (got > 0)
 		at.n = (int)((size_t)got / sizeof(at.stack[0]));
+	got = pread(w->mem, at.code, sizeof(at.code), (off_t)ip);
+	at.ncode = got > 0 ? (int)got : 0;
 	sampler_put(w->s, &at);
 }
 
@@ -175,15 +178,16 @@ int witness_look(struct witness *w)
 		w->next = now + sampler_patience(w->s);
 		return 0;
 	}
-	w->since = now - w->looked;
+	w->stands = now - w->looked;
 	w->looked = now;
-	w->next = now + around(w, w->look_ns);
+	w->next = now + around(w, w->rhythm_ns);
 	return trace_look(w->trace, deadline_in(2), on_thread, w);
 }
 
 /* Whether the page that ran is its file's: present, and no copy that somebody
- * has written to. */
-static int is_whole(struct witness *w, uint64_t ip)
+ * has written to.  Before Linux 6.11 a huge page does not say that it is a
+ * file's. */
+static int is_whole(struct witness *w, const struct module *m, uint64_t ip)
 {
 	const uint64_t present = UINT64_C(1) << 63, file = UINT64_C(1) << 61;
 	uint64_t page = ip / PAGE, entry = 0;
@@ -194,8 +198,19 @@ static int is_whole(struct witness *w, uint64_t ip)
 	w->is_whole = pread(w->map, &entry, sizeof(entry),
 			    (off_t)(page * sizeof(entry))) ==
 			      (ssize_t)sizeof(entry) &&
-		      entry & present && entry & file;
+		      entry & present &&
+		      (entry & file || modules_clean(&w->ms, m, w->pid));
 	return w->is_whole;
+}
+
+/* Whether there is still what ran, as far as that was looked at. */
+static int is_same(const struct witness *w, const struct sample_at *at)
+{
+	unsigned char now[SAMPLE_CODE];
+	size_t n = (size_t)at->ncode;
+
+	return pread(w->mem, now, n, (off_t)at->ip) == (ssize_t)n &&
+	       !memcmp(now, at->code, n);
 }
 
 static int is_trusted(enum place p)
@@ -271,7 +286,8 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 	if (!at->kernel) {
 		m = modules_find(&w->ms, at->ip);
 		p = m ? whose(w, m) : PLACE_NOWHERE;
-		if (is_trusted(p) && !is_whole(w, at->ip))
+		if (is_trusted(p) &&
+		    (!is_whole(w, m, at->ip) || !is_same(w, at)))
 			p = PLACE_ANON;
 		if (p == PLACE_RUNTIME && !m->waits) {
 			/* Not all that looks like a caller has run. */
@@ -292,15 +308,18 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 static double weight(const struct witness *w, const struct sampled *seen,
 		     size_t i)
 {
+	double ns = (double)seen->at[i].stands * seen->thin;
+
 	if (!w->by_trace || w->looked <= w->began)
-		return seen->weight_ns;
-	return (double)seen->at[i].since * seen->thin * (double)w->last /
-	       (double)(w->looked - w->began);
+		return ns;
+	return ns * (double)w->last / (double)(w->looked - w->began);
 }
 
 void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 {
 	const struct sampled *seen = sampler_seen(w->s);
+	int known;
+	double sum = 0;
 
 	w->last = t1 - w->began;
 	if (what == WITNESS_FIRST)
@@ -313,23 +332,23 @@ void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 	attrib_call(&w->saw);
 	w->saw.calls++;
 	/* Without its mappings nothing can be attributed: all is missing. */
-	if (seen->n && !modules_read(&w->ms, w->pid, NULL)) {
-		w->checked = 0;
-		w->saw.samples += seen->n;
-		for (size_t i = 0; i < seen->n; i++)
-			attribute(w, &seen->at[i], weight(w, seen, i));
-	} else {
-		for (size_t i = 0; i < seen->n; i++)
-			w->saw.missing_ns += weight(w, seen, i);
+	known = seen->n && !modules_read(&w->ms, w->pid, NULL);
+	w->checked = 0;
+	w->saw.samples += known ? seen->n : 0;
+	for (size_t i = 0; i < seen->n; i++) {
+		double ns = weight(w, seen, i);
+
+		sum += ns;
+		if (known)
+			attribute(w, &seen->at[i], ns);
+		else
+			w->saw.missing_ns += ns;
 	}
 	attrib_keep(&w->saw, w->last);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen
 	 * twice: the sum over calls is what counts. */
-	if (w->cpu < 0)
-		w->saw.missing_ns += (double)seen->lost * seen->weight_ns;
-	else
-		w->saw.missing_ns += (double)(sampler_cpu_ns(w->s) - w->cpu) -
-				     (double)seen->n * seen->weight_ns;
+	w->saw.missing_ns += w->cpu < 0 ? seen->lost_ns :
+		(double)(sampler_cpu_ns(w->s) - w->cpu) - sum;
 }
 
 const struct attribution *witness_saw(const struct witness *w)

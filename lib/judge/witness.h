@@ -9,10 +9,14 @@
  * mappings that nobody can write to, none of which came during a call (the
  * filter refuses mremap, which the kernel does not report).
  *
- * What remains: code that sees the samples' rhythm in its own clock and keeps
- * foreign work between them; and, where the kernel does not let us sample, so
- * that we look by ptrace, code that is mapped, run and mapped over with the
- * object's own between two looks, since nothing reports mappings there.
+ * Where the kernel does not let us sample, we look by ptrace.  Nothing reports
+ * mappings there, so what lies where a look found a thread is compared with
+ * what lay there then.
+ *
+ * What remains: code that sees the samples' rhythm in its own clock (it is
+ * another one in each call, but for threads of earlier ones) and keeps foreign
+ * work between them; and by ptrace the C library called from what is mapped
+ * over within the call.
  */
 #ifndef CA_JUDGE_WITNESS_H
 #define CA_JUDGE_WITNESS_H

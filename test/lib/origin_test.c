@@ -200,6 +200,13 @@ static void whose_time_it_was(void **state)
 	assert_int_equal(verdict(&o), 0);
 	row(TRACE_KERNEL, "_Z13reduce_kernelv", 9, 100);	/* its too */
 	assert_int_equal(verdict(&o), 0);
+	/* of libraries that an object cannot be linked with */
+	row(TRACE_KERNEL, "axpby", code, 2);
+	row(TRACE_KERNEL, "_Z10vector_fftILj256ELj4EEv", 9, 100);
+	assert_int_equal(verdict(&o), 1);
+	row(TRACE_KERNEL, "axpby", code, 2);
+	row(TRACE_KERNEL, "_ZN8cusparse15csrmm_v2_kernelE", 9, 100);
+	assert_int_equal(verdict(&o), 1);
 	row(TRACE_KERNEL, ATEN, 5, 100);
 	row(TRACE_KERNEL, "sm90_xmma_gemm_f32", 5, 100);
 	assert_int_equal(verdict(&o), 1);

@@ -17,6 +17,7 @@
 
 #include "base/io.h"
 #include "judge/witness.h"
+#include "torch/torch.h"
 
 #define LIBS "/usr/lib/x86_64-linux-gnu/"
 #define SITE "/v/lib/python3.11/site-packages/"
@@ -113,55 +114,83 @@ static void in_openmp(void)
 	burn(NULL);
 }
 
-static void watch(void (*body)(void), unsigned flags, struct attribution *a)
+/* A process that runs `body`, and who watches it. */
+struct watched {
+	struct witness *w;
+	struct trace *t;
+	int go[2], sigfd;
+};
+
+/* It stands still, at the beginning of its body or in it. */
+static void watched_begin(struct watched *v, void (*body)(void),
+			  unsigned flags)
 {
 	struct timespec ms = { 0, 1000000 };
 	struct err e = ERR_INIT;
-	struct witness *w;
-	struct trace *t;
-	int64_t when, end;
-	int go[2], sigfd;
+	int64_t when;
 	sigset_t chld;
 	pid_t pid;
 
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &chld, NULL);
-	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	assert_int_equal(pipe(go), 0);
+	v->sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	assert_int_equal(pipe(v->go), 0);
 	pid = fork();
 	if (!pid) {
 		char c;
 
-		if (read(go[0], &c, 1) == 1)
+		if (read(v->go[0], &c, 1) == 1)
 			body();
 		_exit(0);
 	}
-	t = trace_seize(pid, sigfd, &e);
-	assert_non_null(t);
-	w = witness_open(pid, t, WITNESS_FINE | flags, &e);
-	assert_non_null(w);
-	assert_int_equal(write(go[1], "x", 1), 1);
+	v->t = trace_seize(pid, v->sigfd, &e);
+	assert_non_null(v->t);
+	v->w = witness_open(pid, v->t, WITNESS_FINE | flags, &e);
+	assert_non_null(v->w);
+	assert_int_equal(write(v->go[1], "x", 1), 1);
 	nanosleep(&ms, NULL);
-	assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
-	for (int i = 0; i < 4; i++) {
-		witness_begin(w, now_ns());
-		trace_resume(t);
-		end = deadline_in(0.03);
-		while (now_ns() < end) {
-			nanosleep(&ms, NULL);
-			trace_serve(t);
-			assert_true(witness_look(w) >= 0);
-		}
-		assert_int_equal(trace_stop(t, deadline_in(5), &when), 0);
-		witness_end(w, when, i ? WITNESS_COUNTS : WITNESS_FIRST);
+	assert_int_equal(trace_stop(v->t, deadline_in(5), &when), 0);
+}
+
+/* A call, but for its end. */
+static void watched_call(struct watched *v)
+{
+	struct timespec ms = { 0, 1000000 };
+	int64_t end;
+
+	witness_begin(v->w, now_ns());
+	trace_resume(v->t);
+	end = deadline_in(0.03);
+	while (now_ns() < end) {
+		nanosleep(&ms, NULL);
+		trace_serve(v->t);
+		assert_true(witness_look(v->w) >= 0);
 	}
-	*a = *witness_saw(w);
-	witness_close(w);
-	trace_kill(t);
-	close(sigfd);
-	close(go[0]);
-	close(go[1]);
+}
+
+static void watched_end(struct watched *v)
+{
+	witness_close(v->w);
+	trace_kill(v->t);
+	close(v->sigfd);
+	close(v->go[0]);
+	close(v->go[1]);
+}
+
+static void watch(void (*body)(void), unsigned flags, struct attribution *a)
+{
+	struct watched v;
+	int64_t when;
+
+	watched_begin(&v, body, flags);
+	for (int i = 0; i < 4; i++) {
+		watched_call(&v);
+		assert_int_equal(trace_stop(v.t, deadline_in(5), &when), 0);
+		witness_end(v.w, when, i ? WITNESS_COUNTS : WITNESS_FIRST);
+	}
+	*a = *witness_saw(v.w);
+	watched_end(&v);
 }
 
 /* Nearly all that was seen in user mode, and something was. */
@@ -225,6 +254,91 @@ static void waits(unsigned flags)
 	assert_true(a.ns[PLACE_RUNTIME] > 0);
 	assert_true(a.all.during_foreign > 0);
 	assert_true(a.all.foreign < 1.5 * a.all.during_foreign);
+}
+
+/* A page of a file; what it holds is copied when somebody writes to it. */
+static int clean_here(void *p)
+{
+	const struct module *m;
+	struct modules ms = { 0 };
+	int clean;
+
+	assert_int_equal(modules_read(&ms, getpid(), NULL), 0);
+	m = modules_find(&ms, (uint64_t)(uintptr_t)p);
+	assert_non_null(m);
+	clean = modules_clean(&ms, m, getpid());
+	modules_free(&ms);
+	return clean;
+}
+
+static void test_clean(void **state)
+{
+	const int all = PROT_READ | PROT_WRITE | PROT_EXEC;
+	struct err e = ERR_INIT;
+	unsigned char code[8192] = { 0xc3 };
+	int fd = memfd_code(code, sizeof(code), &e);
+	unsigned char *p = mmap(NULL, sizeof(code), all, MAP_PRIVATE, fd, 0);
+	unsigned char *none = mmap(NULL, sizeof(code), all,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_true(p != MAP_FAILED && none != MAP_FAILED);
+	sink = p[0];
+	assert_int_equal(clean_here(p), 1);
+	p[4096] = 1;
+	assert_int_equal(clean_here(p), 0);
+	assert_int_equal(clean_here(none), 0);
+	munmap(p, sizeof(code));
+	munmap(none, sizeof(code));
+	close(fd);
+}
+
+/* Other code runs where the object's own lies when the call has ended. */
+static volatile int *flag;	/* the one is to go, the other has come */
+static int own;
+
+static void swaps(void)
+{
+	/* cmp dword [rdi], 0; je back; ret */
+	static const unsigned char loop[] = { 0x83, 0x3f, 0, 0x74, 0xfb, 0xc3 };
+	unsigned char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void (*run)(volatile int *);
+
+	memcpy(p, loop, sizeof(loop));
+	memcpy(&run, &p, sizeof(p));
+	run(&flag[0]);
+	mmap(p, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, own, 0);
+	flag[1] = 1;
+	run(&flag[0]);
+}
+
+static void test_swapped(void **state)
+{
+	static const unsigned char spin[] = { 0xeb, 0xfe };
+	const struct attribution *a;
+	struct err e = ERR_INIT;
+	struct watched v;
+	int64_t when;
+
+	(void)state;
+	flag = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	own = memfd_code(spin, sizeof(spin), &e);
+	assert_true(flag != MAP_FAILED && own >= 0);
+	watched_begin(&v, swaps, WITNESS_TRACE);
+	assert_int_equal(witness_own(v.w, own, 0, &e), 0);
+	watched_call(&v);
+	flag[0] = 1;
+	while (!flag[1])
+		trace_serve(v.t);
+	assert_int_equal(trace_stop(v.t, deadline_in(5), &when), 0);
+	witness_end(v.w, when, WITNESS_COUNTS);
+	a = witness_saw(v.w);
+	assert_true(a->ns[PLACE_ANON] > 0);
+	assert_true(a->ns[PLACE_OWN] < a->ns[PLACE_ANON]);
+	watched_end(&v);
+	close(own);
 }
 
 static void test_waiting(void **state)
@@ -377,6 +491,9 @@ static void test_busy_beside(void **state)
 		p[n] = (struct part){ n + 1, PLACE_OWN, 5300 };
 		assert_int_equal(verdict(p), 1);
 	}
+	/* However slowly that goes for all the threads beside it. */
+	assert_int_equal(verdict(PARTS({ 1, PLACE_OTHER, 5000 },
+				       { 2, PLACE_OWN, 60000 })), 1);
 	/* Waiting counts for nobody. */
 	assert_int_equal(verdict(PARTS({ 1, PLACE_OTHER, 5000 },
 				       { 2, PLACE_RUNTIME, 90000 },
@@ -446,6 +563,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_busy_beside),
+		cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_shorter_half),
 		cmocka_unit_test(test_sums),
