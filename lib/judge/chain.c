@@ -14,8 +14,8 @@
 #include "judge/rules.h"
 #include "rec/stage.h"
 
-/* Faults that end the judging: before any code of the candidate's ran, which
- * says nothing of it, and after. */
+/* Faults that end the judging: before any code of the candidate's ran or apart
+ * from it, which says nothing of it, and others. */
 #define BEFORE_MAX 3
 #define DURING_MAX 2
 
@@ -202,7 +202,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 				 "not be ended");
 		if (!f->fault)
 			return j->undead ? recover(j, f, e) : 0;
-		if (j->loaded)
+		if (j->loaded && !f->apart)
 			during++;
 		else
 			before++;

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -19,13 +20,27 @@
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 #define ZONED(n) ((n) ? ALIGN((size_t)(n)) + CA_GAP : 0)
 
-/* A task that kills its own process does so again; the caller judges once more
- * and then knows. */
-static int lost(struct fail *f, const char *why)
+/* The reference's process ended.  A task that kills its own does so again; the
+ * caller judges once more and then knows.  Whoever else did it, it was not the
+ * candidate, which cannot reach it. */
+static int lost(struct judge *j, struct oracle *o, struct fail *f)
 {
-	fail_set(f, ST_INVALID_REFERENCE, 0,
-		 "the reference's process ended%s%s", *why ? ": " : "", why);
-	f->fault = 1;
+	struct err e = ERR_INIT;
+	int st;
+
+	if (!host_alive(j))
+		fail_set(f, ST_INFRA_ERROR, o->asked, "the torch host ended "
+			 "while the reference ran");
+	else if (torch_kill(j->host, &o->c, &e))
+		fail_set(f, ST_INFRA_ERROR, o->asked, "%s", e.msg);
+	else if (st = o->c.status, WIFSIGNALED(st))
+		fail_set(f, ST_INVALID_REFERENCE, o->asked, "the reference's "
+			 "process ended: signal %d (%s)", WTERMSIG(st),
+			 strsignal(WTERMSIG(st)));
+	else
+		fail_set(f, ST_INVALID_REFERENCE, o->asked, "the reference's "
+			 "process ended: status %d", WEXITSTATUS(st));
+	f->fault = f->apart = 1;
 	return -1;
 }
 
@@ -44,9 +59,7 @@ static int hear(struct judge *j, struct oracle *o, struct ca_msg *m,
 		return fail_set(f, ST_INVALID_REFERENCE, o->asked,
 				"the reference did not answer within %g s",
 				j->o.task_s);
-	lost(f, "");
-	f->phase = o->asked;
-	return -1;
+	return lost(j, o, f);
 }
 
 static int ask(struct judge *j, struct oracle *o, struct str *req,
@@ -57,7 +70,7 @@ static int ask(struct judge *j, struct oracle *o, struct str *req,
 	if (req->failed)
 		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
 	if (torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
-		return lost(f, e.msg);
+		return lost(j, o, f);
 	return hear(j, o, m, f);
 }
 

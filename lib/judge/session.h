@@ -64,6 +64,7 @@ struct fail {
 				 * the oracle died, the device broke; judge
 				 * again */
 	int oom;		/* it asked for more memory than was left */
+	int apart;		/* the candidate has no part in it */
 	char text[CA_TEXT + 256];	/* for people */
 };
 

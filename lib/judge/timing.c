@@ -21,8 +21,8 @@
 #define QUICK_CALIB 3
 #define QUICK_IDLE_NS 10e6	/* from there on C hardly grows */
 #define QUICK_ITER 3
-#define QUICK_SLOW_NS 20000000	/* the reference, with all that it takes to
-				 * ask for its values */
+#define QUICK_NS 60e6		/* what the reference may spend on the values of
+				 * all calls, with all that it takes to ask */
 #define QUICK_PLAIN 0.7		/* of a baseline's time: one round will do */
 #define ALIKE 0.1		/* part by which two brackets may differ to
 				 * have the same C */
@@ -55,14 +55,14 @@ static void plain_round(struct judge *j, struct verify_round *r)
 	r->forward_seed = rng_u64(&j->rng);
 }
 
-/* As many timed iterations as fit the budget, told by the reference's own
- * time, never by the candidate's. */
-static size_t iterations_for(double ns)
+/* As many timed iterations, but some at least, as fit a budget, told by the
+ * reference's own time, never by the candidate's. */
+static size_t iterations_for(double budget, double ns, size_t least)
 {
-	double n = ROUND_NS / (ns > 1 ? ns : 1);
+	double n = budget / (ns > 1 ? ns : 1);
 
-	if (n < ITER_MIN)
-		return ITER_MIN;
+	if (n < (double)least)
+		return least;
 	return n > ITER_MAX ? ITER_MAX : (size_t)n;
 }
 
@@ -73,10 +73,11 @@ static void choose_iterations(struct timing *t, enum racer who, int64_t took,
 	if (t->rounds)
 		return;
 	if (who == RACE_EAGER && !t->quick)
-		t->iterations = iterations_for((double)took);
+		t->iterations = iterations_for(ROUND_NS, (double)took,
+					       ITER_MIN);
 	if (who == RACE_CANDIDATE && t->quick)
-		t->iterations = reference > QUICK_SLOW_NS ? QUICK_ITER :
-				ITER_MIN;
+		t->iterations = iterations_for(QUICK_NS, (double)reference,
+					       QUICK_ITER);
 }
 
 /* What CUPTI saw of a process's last n iterations. */

@@ -276,19 +276,23 @@ static int interrupt_all(struct trace *t, int first)
 	return still;
 }
 
-/* An ended leader is reported when its last thread has been fetched, and that
- * report may be what was just drained.  1 when the process is gone. */
-static int fetch_dead(struct trace *t)
+/*
+ * Fetches what there is to say about each thread: about those that stand
+ * still too, since a kill ends them, and before they are fetched an ended
+ * leader is not reported.  1: something.
+ */
+static int poll_all(struct trace *t)
 {
+	int progress = 0;
+
 	for (size_t i = 0; i < t->n; ) {
 		size_t before = t->n;
 
-		if (t->th[i].dead)
-			poll_thread(t, i);
-		if (t->n == before)
+		progress |= poll_thread(t, i);
+		if (t->n >= before)
 			i++;
 	}
-	return gone(t);
+	return progress;
 }
 
 /* Waits until all known threads stand still.  0, 1 gone, -1 deadline. */
@@ -296,26 +300,17 @@ static int settle(struct trace *t, int64_t deadline)
 {
 	struct pollfd p = { .fd = t->sigfd, .events = POLLIN };
 
-	for (int first = 1; ; first = 0) {
-		int progress = 0;
+	for (int first = 1; ; ) {
+		int still = interrupt_all(t, first), progress = poll_all(t);
 		int64_t left;
 
-		if (interrupt_all(t, first))
-			return fetch_dead(t);
-		for (size_t i = 0; i < t->n; ) {
-			size_t before = t->n;
-
-			if (!t->th[i].stopped && !t->th[i].dead)
-				progress |= poll_thread(t, i);
-			if (t->n == before)
-				i++;
-		}
-		if (gone(t))
-			return 1;
+		if (still || gone(t))
+			return gone(t);
 		left = deadline - now_ns();
 		if (left <= 0)
 			return -1;
-		if (progress || find_stragglers(t))
+		first = find_stragglers(t);
+		if (progress || first)
 			continue;
 		/* Short waits: a SIGCHLD may have been merged with one that
 		 * was read before its thread was looked at. */
@@ -405,16 +400,7 @@ int trace_kill(struct trace *t)
 	if (t->status == -1)
 		kill(t->pid, SIGKILL);
 	while (t->n && now_ns() < end) {
-		int progress = 0;
-
-		for (size_t i = 0; i < t->n; ) {
-			size_t before = t->n;
-
-			progress |= poll_thread(t, i);
-			if (t->n == before)
-				i++;
-		}
-		if (progress || find_stragglers(t))
+		if (poll_all(t) || find_stragglers(t))
 			continue;
 		poll(&p, 1, 2);
 		drain(t->sigfd);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -226,6 +227,44 @@ static void test_a_kill_in_birth_is_seen(void **state)
 	is_seen_killed(breeder, 100);
 }
 
+/* A thread that counts, and the first one in a wait from which only a kill
+ * brings it back. */
+static void in_vfork(void)
+{
+	pthread_t th;
+
+	pthread_create(&th, NULL, count, (void *)&shared[1]);
+	while (!shared[1])
+		nap(1);
+	if (!vfork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+		shared[0] = 1;
+		for (;;)
+			pause();
+	}
+}
+
+/* When some stand still already, and others do not yet. */
+static void test_a_kill_in_a_stop_is_seen(void **state)
+{
+	struct err e = ERR_INIT;
+	pid_t pid = begin(in_vfork), killer;
+	struct trace *t = trace_seize(pid, sigfd, &e);
+	int64_t when;
+
+	(void)state;
+	assert_non_null(t);
+	killer = fork();
+	if (!killer) {
+		nap(100);
+		kill(pid, SIGKILL);
+		_exit(0);
+	}
+	assert_int_equal(trace_stop(t, deadline_in(20), &when), 1);
+	assert_int_equal(trace_kill(t), SIGKILL);
+	assert_int_equal(waitpid(killer, NULL, 0), killer);
+}
+
 static void test_no_such_process(void **state)
 {
 	struct err e = ERR_INIT;
@@ -243,6 +282,7 @@ int main(void)
 		cmocka_unit_test(test_end_is_seen),
 		cmocka_unit_test(test_a_kill_is_seen),
 		cmocka_unit_test(test_a_kill_in_birth_is_seen),
+		cmocka_unit_test(test_a_kill_in_a_stop_is_seen),
 		cmocka_unit_test(test_no_such_process),
 	};
 
