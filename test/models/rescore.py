@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 import numpy as np
@@ -22,6 +23,26 @@ def complete(url, prompt, seed, found):
                   for c in json.load(f)["choices"]]
 
 
+def ask(url, path, body=None):
+    with urllib.request.urlopen(url.removesuffix("/v1") + path, body, timeout=200) as f:
+        return f.read().decode()
+
+
+def at_once(url, threads):
+    """Starts them while the server sleeps, so that it finds all of them at once."""
+    ask(url, "/sleep", b"")
+    for t in threads:
+        t.start()
+    end = time.monotonic() + 100
+    while f"ca_serve_waiting {2 * len(threads)}\n" not in ask(url, "/metrics"):
+        if time.monotonic() > end:
+            sys.exit("not all requests arrived")
+        time.sleep(.02)
+    ask(url, "/wake", b"")
+    for t in threads:
+        t.join()
+
+
 def served(url, vocab):
     """Prompts with beginnings in common; the second half goes on where the first ended."""
     rng = np.random.default_rng(8)
@@ -31,10 +52,7 @@ def served(url, vocab):
     for turn in range(2):
         threads = [threading.Thread(target=complete, args=(url, p, 100 * turn + i, found))
                    for i, p in enumerate(prompts)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        at_once(url, threads)
         prompts = [p + ids + [7, 8, 9] for p, ids, _ in found[::2]]
     return found
 

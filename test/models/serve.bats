@@ -58,7 +58,7 @@ serve() {
 # is too small for all.
 @test "a training step finds the log-probabilities that were served, bit for bit" {
 	for m in llama llama-odd qwen2 qwen3; do
-		serve $m --exact -j 6 --ctx 400 --cache 1000
+		serve $m --exact -j 6 --ctx 400 --cache 448
 		"$py" "$here/rescore.py" "$nn" $m "$url"
 		[ "$(curl -sS "${url%/v1}/metrics" |
 			sed -n 's/^ca_serve_preemptions_total //p')" -gt 0 ]

@@ -148,30 +148,128 @@ static float weights(float *score, int n, float *most)
 	return vec_sum(&sum) + tail;
 }
 
-/* Query head h of row t, which sees n keys of sequence s. */
-static void attend(const struct gpu_attn *a, int s, int t, int h, int n,
-		   float *score)
-{
-	size_t d = (size_t)a->dim, kv = (size_t)a->kv_heads;
-	size_t group = (size_t)(h / (a->heads / a->kv_heads));
-	size_t at = (size_t)t * (size_t)a->heads + (size_t)h;
-	const float *q = (const float *)a->q + at * d;
-	const float *k = (const float *)a->k + group * d;
-	const float *v = (const float *)a->v + group * d;
-	float *out = (float *)a->out + at * d, sum, max;
+#define QUERIES 4		/* rows and heads that share a pass over keys */
+#define KEYS    4		/* side by side */
 
-	for (int j = 0; j < n; j++)
-		score[j] = a->scale * vec_dot(q, k + key_row(a, s, j) * kv * d,
-					      a->dim);
-	sum = weights(score, n, &max);
-	memset(out, 0, d * sizeof *out);
-	for (int j = 0; j < n; j++)
-		vec_axpy(out, score[j], v + key_row(a, s, j) * kv * d,
-			 a->dim);
-	for (size_t i = 0; i < d; i++)
-		out[i] /= sum;
-	if (a->lse)
-		((float *)a->lse)[at] = max + logf(sum);
+/* A head of a row; it sees the first n keys. */
+struct query {
+	size_t at;			/* row times heads + head */
+	int n;
+	const float *q;
+	float *out, *score;
+};
+
+/* Scores of m queries, which all see n keys of sequence s from `k` on, with
+ * these.  A score is vec_dot's, whatever it is computed beside. */
+INLINE void scores(const struct gpu_attn *a, int s, const struct query *q,
+		   int m, const float *k, int n)
+{
+	size_t kv = (size_t)(a->kv_heads * a->dim);
+	int j = 0, d = a->dim;
+
+	for (; j + KEYS <= n && d % LANES == 0; j += KEYS) {
+		const float *at = k + key_row(a, s, j) * kv;
+
+		for (int i = 0; i < m; i++) {
+			vec sum[KEYS] = { { 0 } }, x, y;
+			vec4 four;
+
+			for (int c = 0; c < d; c += LANES) {
+				vec_load(&x, q[i].q + c);
+				for (int l = 0; l < KEYS; l++) {
+					vec_load(&y, at + (size_t)l * kv + c);
+					sum[l] += x * y;
+				}
+			}
+			vec_sums(&four, sum);
+			four *= a->scale;
+			memcpy(q[i].score + j, &four, sizeof four);
+		}
+	}
+	for (int i = 0; i < m; i++)
+		for (int l = j; l < q[i].n; l++)
+			q[i].score[l] = a->scale * vec_dot(q[i].q, k +
+				key_row(a, s, l) * kv, d);
+}
+
+/* Sums of values by the scores of m queries, in the order of the keys. */
+INLINE void values(const struct gpu_attn *a, int s, const struct query *q,
+		   int m, const float *v, int n)
+{
+	size_t kv = (size_t)(a->kv_heads * a->dim);
+
+	for (int c = 0; c < a->dim; c += 2 * LANES) {
+		vec sum[QUERIES][2] = { { { 0 } } }, x, y;
+
+		for (int j = 0; j < n; j++) {
+			const float *at = v + key_row(a, s, j) * kv + c;
+
+			vec_load(&x, at);
+			vec_load(&y, at + LANES);
+			for (int i = 0; i < m; i++) {
+				sum[i][0] += x * q[i].score[j];
+				sum[i][1] += y * q[i].score[j];
+			}
+		}
+		for (int i = 0; i < m; i++) {
+			vec_store(q[i].out + c, &sum[i][0]);
+			vec_store(q[i].out + c + LANES, &sum[i][1]);
+		}
+	}
+}
+
+/* What m queries make of values, whose first n they all see; heads of an odd
+ * size one by one. */
+INLINE void add_values(const struct gpu_attn *a, int s, const struct query *q,
+		       int m, const float *v, int n)
+{
+	size_t kv = (size_t)(a->kv_heads * a->dim);
+	int d = a->dim, fast = d % (2 * LANES) == 0;
+
+	if (fast)
+		values(a, s, q, m, v, n);
+	for (int i = 0; i < m; i++) {
+		if (!fast)
+			memset(q[i].out, 0, (size_t)d * sizeof *q[i].out);
+		for (int j = fast ? n : 0; j < q[i].n; j++)
+			vec_axpy(q[i].out, q[i].score[j],
+				 v + key_row(a, s, j) * kv, d);
+	}
+}
+
+/* m queries of sequence s with one head of keys. */
+INLINE void attend(const struct gpu_attn *a, int s, const struct query *q,
+		   int m, int group)
+{
+	const float *k = (const float *)a->k + group * a->dim;
+	const float *v = (const float *)a->v + group * a->dim;
+	float sum[QUERIES], max[QUERIES];
+	int n = q[0].n;
+
+	for (int i = 1; i < m; i++)
+		n = q[i].n < n ? q[i].n : n;
+	scores(a, s, q, m, k, n);
+	for (int i = 0; i < m; i++)
+		sum[i] = weights(q[i].score, q[i].n, &max[i]);
+	add_values(a, s, q, m, v, n);
+	for (int i = 0; i < m; i++) {
+		for (int c = 0; c < a->dim; c++)
+			q[i].out[c] /= sum[i];
+		if (a->lse)
+			((float *)a->lse)[q[i].at] = max[i] + logf(sum[i]);
+	}
+}
+
+static void attend_some(const struct gpu_attn *a, int s,
+			const struct query *q, int m, int group)
+{
+	switch (m) {
+	case 0: break;
+	case 1: attend(a, s, q, 1, group); break;
+	case 2: attend(a, s, q, 2, group); break;
+	case 3: attend(a, s, q, 3, group); break;
+	default: attend(a, s, q, QUERIES, group);
+	}
 }
 
 static int sequence_of(const int32_t *first, int nseq, int row)
@@ -194,29 +292,59 @@ static void out_of_memory(struct gpu *g)
 	err_set(&g->failed, CA_UNAVAILABLE, "no memory for scores");
 }
 
-void CPU_OP(attn)(struct gpu *g, const struct gpu_attn *a)
+/* The query heads of some rows that share a head of keys; together as far as
+ * they are of one sequence. */
+static void attend_rows(const struct gpu_attn *a, int from, int rows,
+			int group, float *room)
 {
 	const int32_t *first = a->first, *len = a->len;
-	int tasks = a->rows * a->heads, failed = 0;
+	int per = a->heads / a->kv_heads, m = 0, was = -1;
+	struct query q[QUERIES];
 
-#pragma omp parallel if ((double)tasks * a->max_len > SMALL)
+	for (int i = 0; i < rows * per; i++) {
+		int t = from + i / per, s = sequence_of(first, a->nseq, t);
+		size_t at = (size_t)t * (size_t)a->heads +
+			    (size_t)(group * per + i % per);
+
+		if (m == QUERIES || (m && s != was)) {
+			attend_some(a, was, q, m, group);
+			m = 0;
+		}
+		was = s;
+		q[m] = (struct query){ .at = at,
+			.n = len[s] - (first[s + 1] - 1 - t),
+			.q = (const float *)a->q + at * (size_t)a->dim,
+			.out = (float *)a->out + at * (size_t)a->dim,
+			.score = room + (size_t)m * (size_t)a->max_len };
+		m++;
+	}
+	attend_some(a, was, q, m, group);
+}
+
+void CPU_OP(attn)(struct gpu *g, const struct gpu_attn *a)
+{
+	int per = a->heads / a->kv_heads, failed = 0;
+	int block = per < QUERIES ? QUERIES / per : 1;
+	int tasks = (a->rows + block - 1) / block * a->kv_heads;
+
+#pragma omp parallel if ((double)a->rows * a->heads * a->max_len > SMALL)
 	{
-		float *score = malloc((size_t)a->max_len * sizeof *score);
+		float *room = malloc(QUERIES * (size_t)a->max_len *
+				     sizeof *room);
 
-		if (!score)
+		if (!room)
 #pragma omp atomic write
 			failed = 1;
-#pragma omp for schedule(dynamic, 8)
+#pragma omp for schedule(dynamic, 2)
 		for (int i = 0; i < tasks; i++) {
-			int t = i / a->heads;
-			int s = sequence_of(first, a->nseq, t);
+			int from = i / a->kv_heads * block;
+			int rows = a->rows - from;
 
-			if (score)
-				attend(a, s, t, i % a->heads,
-				       len[s] - (first[s + 1] - 1 - t),
-				       score);
+			if (room)
+				attend_rows(a, from, rows < block ? rows :
+					    block, i % a->kv_heads, room);
 		}
-		free(score);
+		free(room);
 	}
 	if (failed)
 		out_of_memory(g);

@@ -30,16 +30,43 @@ INLINE void vec_store(float *p, const vec *v)
 	memcpy(p, v, sizeof *v);
 }
 
-/* Lanes i and i + 8, then i + 4, and so on. */
-INLINE float vec_sum(const vec *v)
+/* Lanes i and i + 8, then i + 4. */
+INLINE void vec_quarter(vec4 *out, const vec *v)
 {
 	vec x = *v;
 	vec8 a = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
 		 __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-	vec4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) +
-		 __builtin_shufflevector(a, a, 4, 5, 6, 7);
 
+	*out = __builtin_shufflevector(a, a, 0, 1, 2, 3) +
+	       __builtin_shufflevector(a, a, 4, 5, 6, 7);
+}
+
+/* And so on. */
+INLINE float vec_sum(const vec *v)
+{
+	vec4 b;
+
+	vec_quarter(&b, v);
 	return (b[0] + b[2]) + (b[1] + b[3]);
+}
+
+/* Four sums at once, each the same as vec_sum's. */
+INLINE void vec_sums(vec4 *out, const vec v[4])
+{
+	vec4 b[4], low[2], high[2];
+
+	for (int i = 0; i < 4; i++)
+		vec_quarter(&b[i], &v[i]);
+	for (int i = 0; i < 2; i++) {
+		vec4 x = b[2 * i], y = b[2 * i + 1];
+
+		low[i] = __builtin_shufflevector(x, y, 0, 4, 1, 5);
+		high[i] = __builtin_shufflevector(x, y, 2, 6, 3, 7);
+	}
+	*out = (__builtin_shufflevector(low[0], low[1], 0, 1, 4, 5) +
+		__builtin_shufflevector(high[0], high[1], 0, 1, 4, 5)) +
+	       (__builtin_shufflevector(low[0], low[1], 2, 3, 6, 7) +
+		__builtin_shufflevector(high[0], high[1], 2, 3, 6, 7));
 }
 
 INLINE float bf16_float(uint16_t h)
