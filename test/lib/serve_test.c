@@ -217,23 +217,25 @@ static void answers_are_remembered(void **state)
 	struct tok_ids p = { prompt, 3, 3 }, got = TOK_IDS_INIT;
 	struct recall *r = recall_new();
 	struct recall_key k;
+	int home = -1;
 
 	(void)state;
 	assert_non_null(r);
 	key_of(&k, (const char *const[]){ user, said, NULL });
-	recall_put(r, &k, &p, answer, 2);
-	recall_put(r, &k, &p, answer, 2);
+	recall_put(r, &k, &p, answer, 2, 3);
+	recall_put(r, &k, &p, answer, 2, 5);
 	key_of(&k, (const char *const[]){ user, same, NULL });
-	assert_int_equal(recall_get(r, &k, &got), 1);
+	assert_int_equal(recall_get(r, &k, &got, &home), 1);
 	assert_int_equal(got.n, 5);
 	assert_int_equal(got.id[4], 5);
+	assert_int_equal(home, 5);
 	key_of(&k, (const char *const[]){ said, user, NULL });
-	assert_int_equal(recall_get(r, &k, &got), 0);
+	assert_int_equal(recall_get(r, &k, &got, &home), 0);
 	/* What else a template may show tells conversations apart. */
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
 		key_of(&k, (const char *const[]){ others[i][0], others[i][1],
 						  NULL });
-		assert_int_equal(recall_get(r, &k, &got), 0);
+		assert_int_equal(recall_get(r, &k, &got, &home), 0);
 	}
 	assert_int_equal(got.n, 5);
 	tok_ids_release(&got);
@@ -248,20 +250,21 @@ static void memory_of_answers_ends(void **state)
 	struct tok_ids p = { ids, N, N }, got = TOK_IDS_INIT;
 	struct recall *r = recall_new();
 	struct recall_key k = { { 0 } };
+	int home;
 
 	(void)state;
 	assert_true(ids && r);
 	for (unsigned char i = 0; i < 40; i++) {
 		k.sum[1] = i;
-		recall_put(r, &k, &p, NULL, 0);
+		recall_put(r, &k, &p, NULL, 0, 0);
 		k.sum[1] = 0;
 		got.n = 0;
-		assert_int_equal(recall_get(r, &k, &got), 1);
+		assert_int_equal(recall_get(r, &k, &got, &home), 1);
 	}
 	k.sum[1] = 1;
-	assert_int_equal(recall_get(r, &k, &got), 0);
+	assert_int_equal(recall_get(r, &k, &got, &home), 0);
 	k.sum[1] = 39;
-	assert_int_equal(recall_get(r, &k, &got), 1);
+	assert_int_equal(recall_get(r, &k, &got, &home), 1);
 	tok_ids_release(&got);
 	recall_free(r);
 	free(ids);
