@@ -2,17 +2,138 @@
  *
  * Which device a tool works for when it is not told.
  */
+#define _GNU_SOURCE
 #include "build/device.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/io.h"
+#include "base/path.h"
 #include "cu/cu.h"
+
+#define GPUS 64
+#define ARCH 16
+
+/* The GPUs that CUDA shows. */
+struct gpus {
+	int n;
+	char arch[GPUS][ARCH];
+};
+
+static int add_text(struct hash *h, const char *path)
+{
+	struct str s = STR_INIT;
+	int rc = read_file(path, 1 << 16, &s, NULL);
+
+	if (!rc)
+		hash_part(h, s.buf ? s.buf : "", s.len);
+	str_release(&s);
+	return rc;
+}
+
+static void add_env(struct hash *h, const char *name)
+{
+	const char *v = getenv(name);
+
+	hash_part(h, v ? v : "", v ? strlen(v) : 0);
+	hash_part(h, v ? "set" : "", v ? 3 : 0);
+}
+
+/*
+ * Where it is remembered which GPUs there are, since CUDA takes 0.1 s to start:
+ * until the machine is, for this driver, these device nodes and this
+ * environment.  -1: it is not.
+ */
+static int notes(char path[CA_PATH_MAX + HASH_HEX + 8])
+{
+	char dir[CA_PATH_MAX], name[HASH_HEX];
+	struct hash *h = hash_new();
+	uint8_t sum[HASH_LEN];
+	glob_t g;
+	int rc;
+
+	if (!h)
+		return -1;
+	rc = add_text(h, "/proc/sys/kernel/random/boot_id") ||
+	     add_text(h, "/proc/driver/nvidia/version") ? -1 : 0;
+	add_env(h, "CUDA_VISIBLE_DEVICES");
+	add_env(h, "CUDA_DEVICE_ORDER");
+	if (!rc && !glob("/dev/nvidia*", 0, NULL, &g)) {
+		for (size_t i = 0; i < g.gl_pathc; i++)
+			hash_part(h, g.gl_pathv[i], strlen(g.gl_pathv[i]));
+		globfree(&g);
+	}
+	hash_end(h, sum);
+	hex(sum, HASH_LEN, name);
+	if (rc || path_cache(dir, "gpus", NULL))
+		return -1;
+	snprintf(path, CA_PATH_MAX + HASH_HEX + 8, "%s/%s.txt", dir, name);
+	return 0;
+}
+
+/* One architecture a line. */
+static int recall(const char *path, struct gpus *g)
+{
+	struct str s = STR_INIT;
+	const char *at;
+	size_t n;
+
+	g->n = 0;
+	if (!read_file(path, GPUS * ARCH, &s, NULL) && s.len)
+		for (at = s.buf; g->n < GPUS && *at; at += n + 1) {
+			n = strcspn(at, "\n");
+			if (!at[n] || n >= ARCH)
+				break;
+			memcpy(g->arch[g->n], at, n);
+			g->arch[g->n][n] = '\0';
+			if (device_check_arch(g->arch[g->n], NULL))
+				break;
+			g->n++;
+		}
+	str_release(&s);
+	return g->n ? 0 : -1;
+}
+
+static void keep(const char *path, const struct gpus *g)
+{
+	struct str s = STR_INIT;
+
+	for (int i = 0; i < g->n; i++)
+		str_addf(&s, "%s\n", g->arch[i]);
+	if (g->n && !s.failed)
+		(void)write_file_atomic(path, s.buf, s.len, 0644, NULL);
+	str_release(&s);
+}
+
+static void find_gpus(struct gpus *g)
+{
+	char path[CA_PATH_MAX + HASH_HEX + 8];
+	int noted = !notes(path), n;
+	struct cu_info i;
+
+	if (noted && !recall(path, g))
+		return;
+	n = cu_count(NULL);
+	for (g->n = 0; g->n < n && g->n < GPUS; g->n++) {
+		if (cu_info(g->n, &i, NULL) < 0)
+			break;
+		snprintf(g->arch[g->n], ARCH, "sm_%d%d%s", i.major % 100,
+			 i.minor % 10, i.major >= 9 ? "a" : "");
+	}
+	if (noted)
+		keep(path, g);
+}
 
 const char *device_default(void)
 {
-	return cu_count(NULL) > 0 ? "cuda" : "cpu";
+	struct gpus g;
+
+	find_gpus(&g);
+	return g.n > 0 ? "cuda" : "cpu";
 }
 
 int device_check(const char *name, struct err *e)
@@ -45,11 +166,8 @@ int device_check_arch(const char *name, struct err *e)
 void device_arch(const char *name, char out[16])
 {
 	int ordinal = name[4] == ':' ? atoi(name + 5) : 0;
-	struct cu_info i;
+	struct gpus g;
 
-	strcpy(out, "sm_90a");
-	if (cu_count(NULL) <= ordinal || cu_info(ordinal, &i, NULL) < 0)
-		return;
-	snprintf(out, 16, "sm_%d%d%s", i.major % 100, i.minor % 10,
-		 i.major >= 9 ? "a" : "");
+	find_gpus(&g);
+	strcpy(out, ordinal < g.n ? g.arch[ordinal] : "sm_90a");
 }
