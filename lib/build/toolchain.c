@@ -21,11 +21,17 @@
 #include "build/slim.h"
 
 #define NEEDS 32
+#define SAID 8
 #define CHILD_MAX ((size_t)4 << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct toolchain found[NEEDS];
 static int have[NEEDS];
+static struct {
+	const char *first, *second;	/* of argv; ours */
+	struct str text;
+} said[SAID];
+static size_t nsaid;
 
 /* Joins; a result that is cut is no path. */
 static int put(char out[CA_PATH_MAX], const char *dir, const char *name)
@@ -121,7 +127,7 @@ static int find_nvcc(struct toolchain *t, struct err *e)
 }
 
 /* Runs a trusted program and appends what it says. */
-static int ask(const char *const *argv, struct str *out, struct err *e)
+static int run(const char *const *argv, struct str *out, struct err *e)
 {
 	struct child_opts o = { 0 };
 	struct child_result r;
@@ -135,6 +141,32 @@ static int ask(const char *const *argv, struct str *out, struct err *e)
 		return -1;
 	if (r.how != CHILD_EXITED || r.code != 0)
 		return err_set(e, CA_UNAVAILABLE, "'%s' failed", argv[0]);
+	return 0;
+}
+
+/* The same, once per process: by what is asked of which program. */
+static int ask(const char *const *argv, struct str *out, struct err *e)
+{
+	struct str text = STR_INIT;
+	size_t i = 0;
+
+	while (i < nsaid && (strcmp(said[i].first, argv[0]) ||
+			     strcmp(said[i].second, argv[1])))
+		i++;
+	if (i < nsaid)
+		return str_add(out, said[i].text.buf, said[i].text.len);
+	if (run(argv, &text, e) || str_add(out, text.buf, text.len)) {
+		str_release(&text);
+		return -1;
+	}
+	if (i < SAID) {
+		said[i].first = strdup(argv[0]);
+		said[i].second = strdup(argv[1]);
+		said[i].text = text;
+		nsaid += said[i].first && said[i].second;
+	} else {
+		str_release(&text);
+	}
 	return 0;
 }
 
