@@ -11,11 +11,15 @@
 
 #include "base/hash.h"
 #include "base/io.h"
+#include "build/toolchain.h"
 #include "cu/trace.h"
+#include "judge/hostmem.h"
 
 #define SLEEP_SECONDS 30	/* for a jail to be made */
 #define GREET_MS 60000		/* for a host to start */
 #define DISMISS_SECONDS 10	/* for somebody's clock to stop */
+#define PROVIDE_SECONDS 2
+#define FIRST_ROLES 4
 
 /* Under which name the host keeps compiled code of this program. */
 static void cache_name(const struct program *p, char out[HASH_HEX])
@@ -32,9 +36,9 @@ static void cache_name(const struct program *p, char out[HASH_HEX])
 	hex(sum, HASH_LEN, out);
 }
 
-int ahead_early(const struct judge *j)
+int ahead_quick(const struct judge *j)
 {
-	const char *v = getenv("CA_EARLY_CUDA");
+	const char *v = getenv("CA_QUICK_CUDA");
 
 	return judge_on_cuda(j) && v && *v && strcmp(v, "0") != 0;
 }
@@ -47,35 +51,57 @@ static int traced(const struct judge *j, const struct purpose *u)
 	       strcmp(u->role, "task") != 0 && !(u->p && u->p->table);
 }
 
-/* Has the jail made; early, its context too, which takes most of a start. */
-static int start(struct judge *j, const struct purpose *u, struct mem *seen,
-		 struct torch_child *c, struct err *e)
+/*
+ * The first request: has the jail made, on CUDA its context too, which takes
+ * most of a start.  -1 without memory, else how many descriptors go with it.
+ */
+static int first_request(struct judge *j, const struct purpose *u,
+			 struct mem *seen, struct str *req, int *fd,
+			 struct err *e)
 {
 	static const char *const name[] = { "trace" };
 	struct mem *const mem[] = { seen };
-	struct str req = STR_INIT;
-	int fd, n = traced(j, u), rc;
+	int n = traced(j, u);
 
 	if (n && j->dev->ops->shared(j->dev, TRACE_BYTES, 1, seen, e))
 		return -1;
-	n = n && ahead_early(j);
-	if (ahead_early(j))
-		region_request(&req, "begin", name, mem, (size_t)n, &fd);
+	if (judge_on_cuda(j))
+		region_request(req, ahead_quick(j) ? "warm" : "begin", name,
+			       mem, (size_t)n, fd);
 	else
-		str_adds(&req, "{\"op\":\"jail\"}");
-	rc = req.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
-	     torch_send(c, req.buf, req.len, &fd, (size_t)n, e);
+		str_adds(req, "{\"op\":\"jail\"}");
+	return req->failed ? err_set(e, CA_SOFTWARE, "out of memory") : n;
+}
+
+static int start(struct judge *j, const struct purpose *u, struct mem *seen,
+		 struct torch_child *c, struct err *e)
+{
+	struct str req = STR_INIT;
+	int fd, n = first_request(j, u, seen, &req, &fd, e), rc = -1;
+
+	if (n >= 0)
+		rc = torch_send(c, req.buf, req.len, &fd, (size_t)n, e);
 	str_release(&req);
 	return rc;
+}
+
+static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
+			       const char *cache)
+{
+	return (struct torch_spawn){
+		.role = u->role, .device = j->dev->name,
+		.node = j->dev->node, .jail = j->jail,
+		.may_exec = u->may_exec,
+		.parked = ahead_quick(j) && !u->may_exec &&
+			  !(u->p && u->p->table),
+		.cache = cache && cache[0] ? cache : NULL,
+	};
 }
 
 static int spawn(struct judge *j, const struct purpose *u, const char *cache,
 		 struct mem *seen, struct torch_child *c, struct err *e)
 {
-	struct torch_spawn s = { .role = u->role, .device = j->dev->name,
-				 .node = j->dev->node, .jail = j->jail,
-				 .may_exec = u->may_exec,
-				 .cache = cache[0] ? cache : NULL };
+	struct torch_spawn s = wish(j, u, cache);
 
 	*seen = (struct mem)MEM_NONE;
 	if (torch_spawn_ahead(j->host, &s, c, e))
@@ -85,6 +111,19 @@ static int spawn(struct judge *j, const struct purpose *u, const char *cache,
 	j->dev->ops->release(j->dev, seen);
 	torch_kill(j->host, c, NULL);
 	return -1;
+}
+
+/* A parked process writes to the memory that was parked with it. */
+static int settle_seen(struct judge *j, struct torch_child *c,
+		       struct mem *seen, struct err *e)
+{
+	if (c->kept < 0)
+		return 0;
+	j->dev->ops->release(j->dev, seen);
+	if (hostmem_adopt(c->kept, TRACE_BYTES, seen, e))
+		return -1;
+	c->kept = -1;
+	return 0;
 }
 
 static struct ahead *find(struct judge *j, const char *role)
@@ -140,7 +179,8 @@ int ahead_take(struct judge *j, const struct purpose *u,
 
 	cache_name(u->may_exec ? u->p : NULL, cache);
 	if (a && !torch_spawned(j->host, &a->c, NULL) &&
-	    !torch_pump(j->host, NULL) && serves(j, a, u, cache)) {
+	    !torch_pump(j->host, NULL) && serves(j, a, u, cache) &&
+	    !settle_seen(j, &a->c, &a->seen, NULL)) {
 		torch_move(j->host, c, &a->c);
 		*seen = a->seen;
 		a->role = NULL;
@@ -150,7 +190,7 @@ int ahead_take(struct judge *j, const struct purpose *u,
 		drop(j, a);
 	if (spawn(j, u, cache, seen, c, e))
 		return -1;
-	if (!torch_spawned(j->host, c, e))
+	if (!torch_spawned(j->host, c, e) && !settle_seen(j, c, seen, e))
 		return 0;
 	j->dev->ops->release(j->dev, seen);
 	torch_kill(j->host, c, NULL);
@@ -191,23 +231,48 @@ static int greeted_before(struct judge *j, int fd)
 	       !host_ready(j, &f);
 }
 
-void judge_begin(struct judge *j, int fd, int times)
+/* The i-th of those that are wanted at first; NULL where that one is not. */
+static const char *first_role(const struct judge *j, size_t i)
 {
-	static const char *const role[] = { "oracle", "worker", "eager",
-					    "calib" };
+	static const char *const role[FIRST_ROLES] = { "oracle", "worker",
+						       "eager", "calib" };
 	/* Idle calls are measured on the CPU only; a quick profile on CUDA
 	 * mostly knows what the bracket costs. */
 	int calib = !judge_on_cuda(j) ||
-		    (times && !(j->o.quick && ahead_early(j)));
+		    (j->times && !(j->o.quick && ahead_quick(j)));
 
+	return i < 2 || (i == 2 ? j->times : calib) ? role[i] : NULL;
+}
+
+/* What builds go by is found out once per process: now, while there is
+ * nothing to read. */
+static void know_compilers(const struct judge *j, int fd)
+{
+	static const unsigned part[] = { TOOLCHAIN_HOST, TOOLCHAIN_CUDA,
+					 TOOLCHAIN_NVRTC, TOOLCHAIN_TORCH };
+	size_t n = judge_on_cuda(j) ? sizeof(part) / sizeof(part[0]) : 1;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct toolchain t;
+
+	for (size_t i = 0; i < n && !poll(&p, 1, 0); i++)
+		(void)toolchain_find(part[i], &t, NULL);
+}
+
+void judge_begin(struct judge *j, int fd, int times)
+{
 	/* Neither the forks nor new contexts may disturb somebody's clock. */
 	if (!j->host || !greeted_before(j, fd) ||
-	    ((!judge_on_cuda(j) || ahead_early(j)) &&
-	     j->dev->ops->lease(j->dev, 0, 0, NULL)))
+	    j->dev->ops->lease(j->dev, 0, 0, NULL))
 		return;
-	for (size_t i = 0; i < 4; i++)
-		if (i < 2 || (i == 2 ? times : calib))
-			ahead_want(j, &(struct purpose){ role[i], 0, NULL });
+	j->times = times;
+	for (size_t i = 0; i < FIRST_ROLES; i++)
+		if (first_role(j, i))
+			ahead_want(j, &(struct purpose){ first_role(j, i), 0,
+							 NULL });
+	know_compilers(j, fd);
+	/* So that nobody waits for NVML later. */
+	if (judge_on_cuda(j))
+		(void)j->dev->ops->foreign(j->dev, NULL);
 	runner_ahead(j);
 	ahead_settle(j);
 	j->dev->ops->unlease(j->dev);
@@ -220,9 +285,47 @@ static void hang_up(struct torch_child *c)
 	c->fd = -1;
 }
 
+/* One more for the host to keep; the lease is the process's too until its
+ * context is there. */
+static void park(struct judge *j, const char *role, const int token[2])
+{
+	const struct purpose u = { role, 0, NULL };
+	struct torch_spawn s = wish(j, &u, NULL);
+	struct mem seen = MEM_NONE;
+	struct str req = STR_INIT;
+	int fds[2], n = first_request(j, &u, &seen, &req, fds, NULL);
+
+	if (n >= 0) {
+		fds[n] = token[0];
+		(void)torch_park(j->host, &s, &req, fds, (size_t)n + 1,
+				 token[1], seen.p ? seen.fd : -1, NULL);
+	}
+	j->dev->ops->release(j->dev, &seen);
+	str_release(&req);
+}
+
+void ahead_provide(struct judge *j)
+{
+	int token[2];
+
+	if (!j->times || !j->host || !torch_is_shared(j->host) ||
+	    !ahead_quick(j) ||
+	    j->dev->ops->lease(j->dev, 0, PROVIDE_SECONDS, NULL))
+		return;
+	device_cuda_tokens(j->dev, token);
+	/* Those who verify need the first two as well; by now a profile may
+	 * wait for the lease behind them. */
+	for (size_t i = 0; i < FIRST_ROLES + 2 && token[1] >= 0; i++)
+		if (first_role(j, i % FIRST_ROLES))
+			park(j, first_role(j, i % FIRST_ROLES), token);
+	if (token[1] >= 0)
+		close(token[1]);
+	j->dev->ops->unlease(j->dev);
+}
+
 void ahead_dismiss(struct judge *j)
 {
-	if (!j->dev || !j->host || !ahead_early(j))
+	if (!j->dev || !j->host || !judge_on_cuda(j))
 		return;
 	for (size_t i = 0; i < AHEAD_MAX; i++) {
 		if (!j->ahead[i].role)

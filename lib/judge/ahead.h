@@ -5,8 +5,9 @@
  * next one begins.  None of it may still be under way when a clock runs.
  *
  * A process that waits to be taken holds no foreign code and sleeps; on CUDA
- * (ahead_early) it has a context by then, which is made under a lease (the
- * caller's) and does nothing.  Inside lib/judge, and for lib/synth.
+ * it has a context by then, which is made under a lease (the caller's) and
+ * does nothing.  A shared host keeps some for the next tool (ahead_provide).
+ * Inside lib/judge, and for lib/synth.
  */
 #ifndef CA_JUDGE_AHEAD_H
 #define CA_JUDGE_AHEAD_H
@@ -30,8 +31,8 @@ void ahead_want(struct judge *j, const struct purpose *u);
 int ahead_take(struct judge *j, const struct purpose *u,
 	       struct torch_child *c, struct mem *seen, struct err *e);
 
-/* Whether contexts are made then: on CUDA with CA_EARLY_CUDA=1. */
-int ahead_early(const struct judge *j);
+/* On CUDA with CA_QUICK_CUDA=1: what no GPU has seen yet. */
+int ahead_quick(const struct judge *j);
 
 /* Ends a process without waiting for it. */
 void ahead_end(struct judge *j, struct torch_child *c);
@@ -40,7 +41,12 @@ void ahead_end(struct judge *j, struct torch_child *c);
  * gone; else j->undead is set. */
 void ahead_settle(struct judge *j);
 
-/* Before the judge closes, no lease held: on CUDA ends those that wait, whose
+/* Before a judge that has timed closes: on CUDA has a shared host keep what
+ * ca-verify and ca-profile begin with, processes whose contexts are made under
+ * a lease that they hold themselves.  Nobody waits for them. */
+void ahead_provide(struct judge *j);
+
+/* Then, no lease held: on CUDA ends those that wait, whose
  * contexts' end may not disturb somebody's clock. */
 void ahead_dismiss(struct judge *j);
 

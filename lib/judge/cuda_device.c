@@ -130,6 +130,12 @@ static int count_processes(struct cuda *c, int *here, int *other)
 	return n;
 }
 
+void device_cuda_tokens(struct device *d, int token[2])
+{
+	token[0] = cuda_of(d)->lease;
+	token[1] = lease_register(cuda_of(d)->cu->info.uuid, d->host, NULL);
+}
+
 int device_cuda_sees_processes(struct device *d)
 {
 	int here, other;

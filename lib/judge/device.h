@@ -217,6 +217,9 @@ void device_hosted(struct device *d, pid_t host);
 struct device *device_cpu_open(struct err *e);
 struct device *device_cuda_open(int index, struct err *e);	/* -1: any */
 int device_cuda_count(void);		/* 0 without a driver or a GPU */
+/* Descriptors: of the lease that is held (the device's own), and of one more
+ * registration of the host, which holds until it is closed.  -1: none. */
+void device_cuda_tokens(struct device *d, int token[2]);
 /* Whether foreign() can see anything: not where NVML is absent or numbers
  * processes by another namespace. */
 int device_cuda_sees_processes(struct device *d);

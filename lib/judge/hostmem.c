@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "build/limits.h"
@@ -62,6 +63,26 @@ out:
 		*m = (struct mem)MEM_NONE;
 	}
 	return rc;
+}
+
+int hostmem_adopt(int fd, size_t bytes, struct mem *m, struct err *e)
+{
+	struct stat st;
+
+	*m = (struct mem)MEM_NONE;
+	if (fstat(fd, &st) || (size_t)st.st_size != bytes)
+		return err_set(e, CA_SOFTWARE, "shared memory is not of the "
+			       "size that was made");
+	m->p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->p == MAP_FAILED) {
+		*m = (struct mem)MEM_NONE;
+		return err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes",
+			       bytes);
+	}
+	m->bytes = bytes;
+	m->fd = fd;
+	m->host = 1;
+	return 0;
 }
 
 void hostmem_free(struct mem *m)

@@ -15,6 +15,9 @@
 int hostmem_room(size_t n, struct err *e);
 
 int hostmem_new(size_t bytes, struct mem *m, struct err *e);
+/* Maps memory that hostmem_new of another process made; the descriptor is
+ * m's then.  On failure it stays the caller's. */
+int hostmem_adopt(int fd, size_t bytes, struct mem *m, struct err *e);
 void hostmem_free(struct mem *m);
 
 #endif

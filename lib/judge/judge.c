@@ -79,6 +79,7 @@ void judge_close(struct judge *j)
 	if (!j)
 		return;
 	ahead_dismiss(j);
+	ahead_provide(j);
 	ahead_leave(j);
 	if (j->dev) {
 		runner_forget(j);

@@ -301,18 +301,11 @@ void region_request(struct str *req, const char *op, const char *const *names,
 
 static int map(struct judge *j, struct runner *r, struct fail *f)
 {
-	/* CUPTI serves one of a process: torch's profiler or ours. */
-	const char *const names[] = {
-		"in0", "in1", "slots", "params", "pool",
-		r->tabled ? "desc" : "trace",
-	};
-	struct mem *const mems[] = {
-		&r->in[0], &r->in[1], &r->slots, &r->params, &r->pool,
-		r->tabled ? &r->desc : &r->seen,
-	};
-	/* The last is for what a runner has to tell, if anything. */
-	size_t n = sizeof(mems) / sizeof(mems[0]) -
-		   !(r->tabled || (r->seen.p && !ahead_early(j)));
+	static const char *const names[] = { "in0", "in1", "slots", "params",
+					     "pool", "desc" };
+	struct mem *const mems[] = { &r->in[0], &r->in[1], &r->slots,
+				     &r->params, &r->pool, &r->desc };
+	size_t n = sizeof(mems) / sizeof(mems[0]) - !r->tabled;
 	struct str req = STR_INIT;
 	int fds[6], rc;
 
@@ -521,7 +514,7 @@ void runner_stop(struct judge *j, struct runner *r)
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
 	if (r->child.fd >= 0 &&
-	    (trusted || !judge_on_cuda(j) || ahead_early(j))) {
+	    (trusted || !judge_on_cuda(j) || ahead_quick(j))) {
 		ahead_end(j, &r->child);
 		j->leaving |= !trusted && judge_on_cuda(j);
 	} else if (r->child.fd >= 0 &&

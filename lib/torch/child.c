@@ -195,7 +195,9 @@ void child_forget(struct torch_host *h, struct torch_child *c)
 		}
 	if (c->fd >= 0)
 		close(c->fd);
-	c->fd = -1;
+	if (c->kept >= 0)
+		close(c->kept);
+	c->fd = c->kept = -1;
 }
 
 int torch_kill(struct torch_host *h, struct torch_child *c, struct err *e)

@@ -20,6 +20,7 @@
 
 #define PACKET_MAX ((size_t)65536)
 #define FDS_MAX 16
+#define KEPT_MAX 2		/* descriptors that come with a parked child */
 #define SPAWN_SECONDS 360	/* the first `compile` may prime inductor */
 #define LEAVE_SECONDS 10
 #define SHARED_SECONDS 30	/* for one that runs to say hello; it may be
@@ -87,8 +88,21 @@ static void record_exit(struct torch_host *h, const struct json *j)
 	}
 }
 
+/* A parked child has a channel, and perhaps memory, of its own. */
+static void take_parked(struct torch_child *c, int *fds, size_t n)
+{
+	close(c->fd);
+	c->fd = fds[0];
+	fds[0] = -1;
+	if (n < 2)
+		return;
+	c->kept = fds[1];
+	fds[1] = -1;
+}
+
 /* The answer to a torch_spawn_ahead: 1 when it was one. */
-static int record_spawn(struct torch_host *h, const struct json *j)
+static int record_spawn(struct torch_host *h, const struct json *j, int *fds,
+			size_t nfds)
 {
 	uint64_t id;
 
@@ -103,13 +117,16 @@ static int record_spawn(struct torch_host *h, const struct json *j)
 		if (c->host_pid <= 0)
 			snprintf(c->refused, sizeof(c->refused), "%s",
 				 json_get_str(j, "error", "no process"));
+		else if (nfds)
+			take_parked(c, fds, nfds);
 		return 1;
 	}
 	return 0;
 }
 
 static int take_packet(struct torch_host *h, const char *buf, size_t n,
-		       struct json **answer, struct err *e)
+		       int *fds, size_t nfds, struct json **answer,
+		       struct err *e)
 {
 	struct json *j = json_parse(buf, n, PACKET_MAX, NULL, e);
 
@@ -119,7 +136,7 @@ static int take_packet(struct torch_host *h, const char *buf, size_t n,
 	}
 	if (json_get(j, "exit")) {
 		record_exit(h, j);
-	} else if (record_spawn(h, j)) {
+	} else if (record_spawn(h, j, fds, nfds)) {
 		;
 	} else if (answer) {
 		*answer = j;
@@ -129,12 +146,39 @@ static int take_packet(struct torch_host *h, const char *buf, size_t n,
 	return 1;
 }
 
+/* As recv, with the descriptors that came along (at most KEPT_MAX). */
+static ssize_t receive(int fd, char *buf, int *fds, size_t *nfds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(KEPT_MAX * sizeof(int))];
+	} ctl;
+	struct iovec io = { buf, PACKET_MAX };
+	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1,
+			    .msg_control = ctl.buf,
+			    .msg_controllen = sizeof(ctl.buf) };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	*nfds = 0;
+	do
+		n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+		*nfds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c), *nfds * sizeof(int));
+	}
+	return n;
+}
+
 int host_packet(struct torch_host *h, int64_t deadline, struct json **answer,
 		struct err *e)
 {
 	char buf[PACKET_MAX];
+	int fds[KEPT_MAX], rc;
+	size_t nfds;
 	ssize_t n;
-	int rc;
 
 	if (answer)
 		*answer = NULL;
@@ -143,13 +187,16 @@ int host_packet(struct torch_host *h, int64_t deadline, struct json **answer,
 	rc = wait_readable(h->fd, deadline, e);
 	if (rc <= 0)
 		return rc;
-	do
-		n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
+	n = receive(h->fd, buf, fds, &nfds);
 	if (n < 0 && errno == EAGAIN)
 		return 0;
-	if (n > 0)
-		return take_packet(h, buf, (size_t)n, answer, e);
+	if (n > 0) {
+		rc = take_packet(h, buf, (size_t)n, fds, nfds, answer, e);
+		while (nfds--)
+			if (fds[nfds] >= 0)
+				close(fds[nfds]);
+		return rc;
+	}
 	give_up(h);
 	return err_set(e, CA_UNAVAILABLE, "the torch host ended");
 }
@@ -434,7 +481,7 @@ static int ask(struct torch_host *h, struct str *req, uint64_t id,
 }
 
 static void write_spawn(struct str *req, const struct torch_spawn *s,
-			uint64_t id)
+			int park, uint64_t id)
 {
 	struct jw w;
 
@@ -452,26 +499,41 @@ static void write_spawn(struct str *req, const struct torch_spawn *s,
 		0);
 	if (s->cache)
 		jw_kstr(&w, "cache", s->cache);
+	if (s->parked || park)
+		jw_kbool(&w, park ? "park" : "parked", 1);
 	jw_end_obj(&w);
+}
+
+/* A channel whose first end hears who sent what. */
+static int make_channel(int fd[2], struct err *e)
+{
+	int one = 1;
+
+	if (make_pair(fd, e))
+		return -1;
+	if (!setsockopt(fd[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
+		return 0;
+	err_sys(e, CA_SOFTWARE, "cannot ask for credentials");
+	close(fd[0]);
+	close(fd[1]);
+	return -1;
 }
 
 int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
 		      struct torch_child *c, struct err *e)
 {
 	struct str req = STR_INIT;
-	int fd[2] = { -1, -1 }, one = 1, rc = -1;
+	int fd[2], rc = -1;
 
 	memset(c, 0, sizeof(*c));
-	c->fd = -1;
+	c->fd = c->kept = -1;
 	c->id = ++h->next;
 	if (h->fd < 0)
 		return err_set(e, CA_UNAVAILABLE, "the torch host is gone");
-	if (make_pair(fd, e))
+	if (make_channel(fd, e))
 		return -1;
-	write_spawn(&req, s, c->id);
-	if (setsockopt(fd[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)))
-		err_sys(e, CA_SOFTWARE, "cannot ask for credentials");
-	else if (req.failed)
+	write_spawn(&req, s, 0, c->id);
+	if (req.failed)
 		err_set(e, CA_SOFTWARE, "out of memory");
 	else
 		rc = packet_send(h->fd, req.buf, req.len, &fd[1], 1, e) ||
@@ -518,10 +580,36 @@ void torch_move(struct torch_host *h, struct torch_child *to,
 		struct torch_child *from)
 {
 	*to = *from;
-	from->fd = -1;
+	from->fd = from->kept = -1;
 	for (size_t i = 0; i < h->nchild; i++)
 		if (h->child[i] == from)
 			h->child[i] = to;
+}
+
+int torch_park(struct torch_host *h, const struct torch_spawn *s,
+	       const struct str *req, const int *fds, size_t nfds,
+	       int registration, int kept, struct err *e)
+{
+	struct str spawn = STR_INIT;
+	int fd[2], rc;
+
+	if (h->fd < 0 || !h->shared)
+		return err_set(e, CA_UNAVAILABLE, "there is no shared host");
+	if (make_channel(fd, e))
+		return -1;
+	write_spawn(&spawn, s, 1, ++h->next);
+	if (req->failed || spawn.failed)
+		rc = err_set(e, CA_SOFTWARE, "out of memory");
+	else
+		rc = packet_send(fd[0], req->buf, req->len, fds, nfds, e) ||
+		     packet_send(h->fd, spawn.buf, spawn.len,
+				 (const int[]){ fd[1], registration, fd[0],
+						kept }, kept < 0 ? 3 : 4, e) ?
+		     -1 : 0;
+	str_release(&spawn);
+	close(fd[0]);
+	close(fd[1]);
+	return rc;
 }
 
 int torch_prepare(struct torch_host *h, const char *role, struct err *e)

@@ -20,6 +20,8 @@ os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SIGKILL = 9
+PARKED_MAX = 8
+PARKED_SECONDS = 60             # without a tool, then they go
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -134,6 +136,27 @@ class Client:
         self.since = time.monotonic()
 
 
+class Parked:
+    """A child that no code of others has run in: it waits for a tool that wants such a one.
+    `kept` are the descriptors that go to that tool: its channel, and memory if any."""
+
+    FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes"
+
+    def __init__(self, req, pidfd, registration, kept):
+        self.pidfd = pidfd
+        self.wish = self.wish_of(req)
+        self.registration = os.dup(registration)
+        self.kept = [os.dup(fd) for fd in kept]
+
+    @classmethod
+    def wish_of(cls, req):
+        return [req.get(name) for name in cls.FIELDS]
+
+    def close(self):
+        for fd in (self.registration, *self.kept):
+            os.close(fd)
+
+
 class Host:
     def __init__(self, env, roles, jail, hello, door=None):
         self.env = env
@@ -145,7 +168,8 @@ class Host:
         self.served = 0
         self.began = time.monotonic()
         self.clients = {}       # descriptor -> Client
-        self.children = {}      # pidfd -> (pid, job, client)
+        self.children = {}      # pidfd -> (pid, job, client; None: parked)
+        self.parked = []
         self.poll = select.poll()
         if door:
             self.poll.register(door.listener, select.POLLIN)
@@ -174,11 +198,12 @@ class Host:
         if self.door and client.worked:
             self.door.since = time.monotonic()
 
-    def send(self, client, value):
+    def send(self, client, value, fds=()):
         if client.channel.fileno() < 0:
             return
         try:
-            client.channel.send(json.dumps(value, separators=(",", ":")).encode())
+            socket.send_fds(client.channel, [json.dumps(value, separators=(",", ":")).encode()],
+                            fds)
         except OSError:         # gone, or it does not listen
             self.drop(client)
 
@@ -228,7 +253,12 @@ class Host:
         _, status = os.waitpid(pid, 0)
         self.reap_orphans()
         job.ended()
-        self.send(client, {"exit": pid, "status": status})
+        if client:
+            self.send(client, {"exit": pid, "status": status})
+            return
+        for parked in [p for p in self.parked if p.pidfd == pidfd]:
+            self.parked.remove(parked)
+            parked.close()
 
     def fork(self, job, fd):
         me = os.getpid()
@@ -249,18 +279,47 @@ class Host:
         if self.door:
             self.door.rely(self.env.files)
 
+    def take(self, req, client):
+        """Gives the tool a parked child, if one is as it wants it."""
+        wish = Parked.wish_of(req)
+        for parked in self.parked:
+            if parked.wish == wish:
+                break
+        else:
+            return False
+        self.parked.remove(parked)
+        pid, job, _ = self.children[parked.pidfd]
+        self.children[parked.pidfd] = pid, job, client
+        self.send(client, {"id": req["id"], "pid": pid, "parked": True}, parked.kept)
+        parked.close()
+        return True
+
+    def check_parking(self, req, fds):
+        if not self.door or compiles(req) or not 3 <= len(fds) <= 4:
+            raise ValueError("only a shared host parks, children that compile nothing")
+        if len(self.parked) >= PARKED_MAX:
+            raise ValueError("no room for more parked children")
+
     def spawn(self, req, fds, client):
-        if len(fds) != 1 or req.get("role") not in self.roles:
+        park = req.get("park", False)
+        if req.get("role") not in self.roles or (len(fds) != 1 and not park):
             raise ValueError("spawn needs a role and one descriptor")
+        if park:
+            self.check_parking(req, fds)
+        elif req.get("parked") and self.take(req, client):
+            return
         self.prepare("compile" if compiles(req) else req["role"], req.get("device"))
         job = Job(self, req)
         if self.door and job.jail.level < self.jail.LEVELS["uid"]:
             raise ValueError("a shared host forks confined children only")
         pid = self.fork(job, fds[0])
         pidfd = os.pidfd_open(pid)
-        self.children[pidfd] = pid, job, client
+        self.children[pidfd] = pid, job, None if park else client
         self.poll.register(pidfd, select.POLLIN)
         self.served += 1
+        if park:
+            self.parked.append(Parked(req, pidfd, fds[1], fds[2:]))
+            return
         self.send(client, {"id": req["id"], "pid": pid})
 
     # -- requests
@@ -325,7 +384,13 @@ class Host:
         for client in list(self.clients.values()):
             if not client.known and now - client.since > self.door.greet_s:
                 self.drop(client)
-        if not self.clients and not self.children and now >= self.door.ends():
+        if self.clients:
+            return
+        ends = min(self.door.ends(), self.door.since + PARKED_SECONDS)
+        if self.leaving or now >= ends:
+            for parked in self.parked:
+                os.kill(self.children[parked.pidfd][0], SIGKILL)
+        if not self.children and now >= self.door.ends():
             self.leave()
 
     def happened(self, fd):

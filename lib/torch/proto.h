@@ -7,11 +7,18 @@
  * Two kinds of channel, both SOCK_SEQPACKET unix sockets:
  *
  * host channel (tool <-> host): JSON objects, one a packet.
- *   host: {"hello":4,"torch":"2.11.0","python":"3.12.3","cuda":true,
+ *   host: {"hello":5,"torch":"2.11.0","python":"3.12.3","cuda":true,
  *          "digest":"…"}            once it can fork
  *   tool: {"id":"7","op":"spawn","role":"worker","device":"cpu",
  *          "jail":"full"}           with SCM_RIGHTS: the child's channel end
  *   host: {"id":"7","pid":123}      pid in the host's pid namespace
+ *   tool: the same with "park":true a shared host keeps the child for another
+ *          tool; with it the child's channel end, a descriptor to hold as long
+ *          as it is parked, and what goes to that tool: the judge's end, and
+ *          memory if any
+ *   host: {"id":"7","pid":123,"parked":true}   with them, where the tool has
+ *          said "parked":true and such a child is there: the descriptor that
+ *          it sent is not used
  *   host: {"exit":123,"status":9}   waitpid status, for each child, once
  *   EOF on either side: the other leaves; the host kills its children first.
  *   A host that is shared kills those of that tool, and stays.  There the
@@ -45,7 +52,7 @@
  *   {"op":"begin","regions":[…]}   in its place, for who does without ptrace:
  *                         and they come now, the regions (as in map, `trace`
  *                         if any) are mapped, and CUDA is started, so that
- *                         load takes less.
+ *                         load takes less; "warm": and so are kernels.
  *   {"op":"map","regions":[{"name":"in0","bytes":N},…]}   fds in that order;
  *                         CPU: sealed memfds.  CUDA: VMM handles, except
  *                         regions with "host":true, which are memfds.
@@ -110,7 +117,7 @@
 
 #include <stdint.h>
 
-#define CA_PROTO 4
+#define CA_PROTO 5
 #define CA_REQ_MAX 60000	/* bytes of a JSON request */
 #define CA_LEAVES 64		/* results of one forward */
 #define CA_NDIM 12

@@ -2,7 +2,7 @@
 """Twins of the structures in proto.h, and the codes in them."""
 import struct
 
-PROTO = 4
+PROTO = 5
 REQ_MAX = 60000
 LEAVES = 64
 NDIM = 12

@@ -485,6 +485,16 @@ class Child:
             self.env.cuda().start()
         return {}
 
+    def do_warm(self, req):
+        """`begin`, and what is slow for the first time."""
+        self.do_begin(req)
+        if self.device.type == "cuda":
+            self.warm()
+        return {}
+
+    def warm(self):
+        self.env.cuda().nudge()
+
     def close_jail(self):
         if self.foreign and not self.sealed:
             self.job.jail.seal()

@@ -64,6 +64,7 @@ struct torch_child {
 				 * an ancestor of pid under a pid namespace */
 	int ended;		/* the host reported its end */
 	int status;		/* then: as waitpid */
+	int kept;		/* memory that was parked with it; -1: none */
 	uint64_t id;
 	char refused[160];	/* why the host forked none */
 };
@@ -77,6 +78,7 @@ struct torch_spawn {
 				 * of them (CPU: none) */
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
+	int parked;		/* one that was parked will do */
 	/* compile: compiled code is kept under this name (letters and digits:
 	 * the task's id, say) for later children; NULL: not kept. */
 	const char *cache;
@@ -98,6 +100,16 @@ int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
 int torch_spawned(struct torch_host *h, struct torch_child *c, struct err *e);
 void torch_move(struct torch_host *h, struct torch_child *to,
 		struct torch_child *from);
+
+/*
+ * Has a shared host fork a child for a later tool that wants one like it, and
+ * which gets it with this first request asked and `kept`, a descriptor, at
+ * hand (-1: none).  Nobody waits, and what prevents it does not show.
+ * `registration` stays open as long as it is parked.
+ */
+int torch_park(struct torch_host *h, const struct torch_spawn *s,
+	       const struct str *req, const int *fds, size_t nfds,
+	       int registration, int kept, struct err *e);
 
 /* Lets the host import what children of that role need, so that a first
  * spawn of it is as quick as later ones ("compile": 2 s). */

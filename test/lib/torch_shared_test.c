@@ -174,6 +174,87 @@ static void serves_several(void **state)
 	assert_true(alive(s.pid));
 }
 
+/* Parks a child that maps a region of n bytes and begins. */
+static void park(struct torch_host *h, const char *role, int registration,
+		 size_t n)
+{
+	const struct torch_spawn s = { .role = role, .device = "cpu",
+				       .jail = level };
+	int fd = memfd_create("park", MFD_CLOEXEC);
+	struct str req = STR_INIT;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(ftruncate(fd, (off_t)n), 0);
+	str_addf(&req, "{\"op\":\"begin\",\"regions\":[{\"name\":\"desc\","
+		 "\"bytes\":%zu}]}", n);
+	if (torch_park(h, &s, &req, &fd, 1, registration, fd, &e))
+		fail_msg("%s", e.msg);
+	str_release(&req);
+	close(fd);
+}
+
+static void await_children(int64_t n)
+{
+	int64_t end = deadline_in(20);
+
+	while (hosts().children != n && now_ns() < end)
+		nap(10);
+	assert_int_equal(hosts().children, n);
+}
+
+/* What a tool has had parked outlives it, serves one that wants such a child,
+ * and nobody else. */
+static void parks_children(void **state)
+{
+	struct torch_spawn s = { .role = "calib", .device = "cpu",
+				 .jail = level, .parked = 1 };
+	struct torch_host *a = get(), *b;
+	struct err e = ERR_INIT;
+	struct kid k, l;
+	struct stat st;
+	int held[2];
+
+	(void)state;
+	if (!a)
+		skip();
+	assert_int_equal(pipe(held), 0);
+	park(a, "calib", held[1], 4096);
+	park(a, "eager", held[1], 8192);
+	close(held[1]);
+	torch_close(a);
+	await_children(2);
+	b = get();
+	memset(&k, 0, sizeof(k));
+	memset(&l, 0, sizeof(l));
+	assert_int_equal(torch_spawn_ahead(b, &s, &k.c, &e), 0);
+	/* Asked of a child that is not to be. */
+	assert_int_equal(torch_send(&k.c, "{}", 2, NULL, 0, &e), 0);
+	assert_int_equal(torch_spawned(b, &k.c, &e), 0);
+	assert_true(k.c.kept >= 0);
+	assert_int_equal(fstat(k.c.kept, &st), 0);
+	assert_int_equal(st.st_size, 4096);
+	assert_int_equal(torch_recv(&k.c, &k.m, deadline_in(SECONDS)),
+			 WAIT_OK);
+	well(&k);
+	assert_true(k.c.pid > 0);
+	ASK(&k, "{'op':'trace'}");
+	well(&k);
+	/* There was one of these. */
+	assert_int_equal(torch_spawn(b, &s, &l.c, &e), 0);
+	assert_int_equal(l.c.kept, -1);
+	assert_int_equal(torch_kill(b, &l.c, &e), 0);
+	assert_int_equal(torch_kill(b, &k.c, &e), 0);
+	assert_true(WIFSIGNALED(k.c.status));
+	/* The other is no tool's: with the host, and its registration, it
+	 * ends. */
+	assert_int_equal(hosts().children, 1);
+	assert_int_equal(wait_readable(held[0], deadline_in(0), NULL), 0);
+	torch_close(b);
+	kill_hosts(NULL);
+	assert_int_equal(wait_readable(held[0], deadline_in(20), NULL), 1);
+	close(held[0]);
+}
+
 /* A host that is killed takes its children along; the next tool gets a new
  * one at the same place. */
 static void survives_a_kill(void **state)
@@ -513,6 +594,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(serves_several),
+		cmocka_unit_test(parks_children),
 		cmocka_unit_test(hides_from_children),
 		cmocka_unit_test(forks_nothing_unconfined),
 		cmocka_unit_test(keeps_strangers_out),

@@ -577,6 +577,18 @@ static void begins_before_it_loads(void **state)
 	begins = 0;
 }
 
+static void warms_up_only_a_gpu(void **state)
+{
+	struct kid k;
+
+	(void)state;
+	NEED_HOST();
+	spawn_on(host, &k, "oracle", level);
+	ASK(&k, "{'op':'warm','regions':[]}");
+	well(&k);
+	end(&k);
+}
+
 static void host_refuses_bad_spawns(void **state)
 {
 	struct torch_spawn s = { .role = "king", .device = "cpu",
@@ -755,6 +767,7 @@ int main(void)
 		cmocka_unit_test(notices_foreign_answers),
 		cmocka_unit_test(confines_candidates),
 		cmocka_unit_test(begins_before_it_loads),
+		cmocka_unit_test(warms_up_only_a_gpu),
 		cmocka_unit_test(answers_garbage),
 		cmocka_unit_test(baselines_tell_where_time_goes),
 		cmocka_unit_test(host_refuses_bad_spawns),
