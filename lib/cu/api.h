@@ -46,7 +46,21 @@ enum cu_attr {				/* CUdevice_attribute */
 	CU_ATTR_POSIX_FD = 103,
 };
 
+/* CUlaunchAttribute and CUlaunchConfig. */
+struct cu_launch_attr {
+	int id;				/* 6: ..._PROGRAMMATIC_STREAM_... */
+	int pad;
+	union { int allowed; char size[64]; } value;
+};
+struct cu_launch {
+	unsigned grid[3], block[3], shared;
+	cu_stream stream;
+	struct cu_launch_attr *attr;
+	unsigned nattr;
+};
+
 enum {
+	CU_LAUNCH_EARLY = 6,	/* ..._PROGRAMMATIC_STREAM_SERIALIZATION */
 	CU_SCHED_SPIN = 1,		/* CU_CTX_SCHED_SPIN */
 	CU_NON_BLOCKING = 1,		/* CU_STREAM_NON_BLOCKING */
 	CU_HANDLE_FD = 1,	/* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
@@ -142,6 +156,8 @@ struct cu_access { struct cu_location where; int flags; };
 	X(ModuleUnload, "cuModuleUnload", (cu_mod)) \
 	X(Function, "cuModuleGetFunction", (cu_fn *, cu_mod, const char *)) \
 	X(FunctionSet, "cuFuncSetAttribute", (cu_fn, int, int)) \
+	X(LaunchEx, "cuLaunchKernelEx", \
+	  (const struct cu_launch *, cu_fn, void **, void **)) \
 	X(Launch, "cuLaunchKernel", \
 	  (cu_fn, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
 	   unsigned, cu_stream, void **, void **))

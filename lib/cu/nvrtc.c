@@ -188,7 +188,9 @@ int nvrtc_compile(const struct nvrtc_job *j, struct str *cubin,
 		return -1;
 	if (j->nheaders > MAX_HEADERS)
 		return err_set(e, CA_SOFTWARE, "too many headers");
-	snprintf(arch, sizeof(arch), "-arch=sm_%d%d", j->major, j->minor);
+	/* wgmma is there for code of exactly this architecture only. */
+	snprintf(arch, sizeof(arch), "-arch=sm_%d%d%s", j->major, j->minor,
+		 j->major == 9 ? "a" : "");
 	if (!j->no_cache && cache_name(j, arch, path, e))
 		return -1;
 	if (path[0] && cache_get(path, cubin))

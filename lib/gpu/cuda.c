@@ -80,7 +80,7 @@ static size_t work_size_cuda(size_t t, size_t width, size_t matrix)
 {
 	(void)matrix;
 	return CUBLAS_WORK + (t + 64 * width) * sizeof(float) +
-	       ((size_t)2 << 20);
+	       ((size_t)17 << 20);
 }
 
 static void upload_cuda(struct gpu *g, void *dst, const void *src, size_t n)
@@ -191,9 +191,33 @@ void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 	      "launch");
 }
 
+void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
+		       unsigned threads, unsigned shared, void **args)
+{
+	struct cu_launch_attr early = { .id = CU_LAUNCH_EARLY,
+					.value.allowed = 1 };
+	const struct cu_launch l = {
+		.grid = { grid.x, grid.y, grid.z }, .block = { threads, 1, 1 },
+		.shared = shared, .stream = c->dev->stream, .attr = &early,
+		.nattr = 1
+	};
+
+	if (!CUDA_EARLY) {
+		cuda_launch(c, fn, grid, threads, shared, args);
+		return;
+	}
+	if (grid.x && grid.y && grid.z)
+		check(c, c->dev->api->LaunchEx(&l, fn, args, NULL), "launch");
+}
+
 unsigned cuda_tile_bytes(int tiles, int dim)
 {
 	return (unsigned)(tiles * 64 * (dim + 8) * 2 + 512);
+}
+
+unsigned cuda_hopper_bytes(int dim, int rows)
+{
+	return (unsigned)(rows * dim * 2 + 1024 + 3 * 2 * 64 * 4);
 }
 
 void *cuda_work(const struct cuda *c)
@@ -210,6 +234,10 @@ static int find_kernels(struct cuda *c, struct err *e)
 	if (c->g.act == GPU_BF16) {
 		CUDA_KERNELS_BF16(FIND)
 	}
+	if (c->g.act == GPU_BF16 && c->dev->info.major == 9) {
+		CUDA_KERNELS_HOPPER(FIND)
+		c->hopper = 1;
+	}
 #undef FIND
 	return 0;
 }
@@ -217,17 +245,29 @@ static int find_kernels(struct cuda *c, struct err *e)
 /* Tiles need more shared memory than is theirs by default. */
 static int allow_tiles(struct cuda *c, struct err *e)
 {
-	const struct { cu_fn fn; int tiles, dim; } row[] = {
-		{ c->flash_64, 5, 64 }, { c->flash_128, 5, 128 },
-		{ c->flash_dq_64, 4, 64 }, { c->flash_dq_128, 4, 128 },
-		{ c->flash_dkdv_64, 4, 64 }, { c->flash_dkdv_128, 4, 128 },
+	const struct { cu_fn fn; unsigned bytes; } row[] = {
+		{ c->flash_64, cuda_tile_bytes(5, 64) },
+		{ c->flash_128, cuda_tile_bytes(5, 128) },
+		{ c->flash_dq_64, cuda_tile_bytes(4, 64) },
+		{ c->flash_dq_128, cuda_tile_bytes(4, 128) },
+		{ c->flash_dkdv_64, cuda_tile_bytes(4, 64) },
+		{ c->flash_dkdv_128, cuda_tile_bytes(4, 128) },
+		{ c->wg_64_1, cuda_hopper_bytes(64, 64 + 4 * 128) },
+		{ c->wg_64_3, cuda_hopper_bytes(64, 192 + 4 * 128) },
+		{ c->wg_128_1, cuda_hopper_bytes(128, 64 + 4 * 128) },
+		{ c->wg_128_2, cuda_hopper_bytes(128, 128 + 4 * 128) },
+		{ c->wg_dq_64, cuda_hopper_bytes(64, HOPPER_DQ_64) },
+		{ c->wg_dq_128, cuda_hopper_bytes(128, HOPPER_DQ_128) },
+		{ c->wg_dkdv_64, cuda_hopper_bytes(64, HOPPER_DKDV_64) },
+		{ c->wg_dkdv_128, cuda_hopper_bytes(128, HOPPER_DKDV_128) },
 	};
 
-	for (size_t i = 0; c->g.act == GPU_BF16 && i < 6; i++)
-		if (cu_check(c->dev->api, c->dev->api->FunctionSet(
-				row[i].fn, CU_FN_SHARED, (int)
-				cuda_tile_bytes(row[i].tiles, row[i].dim)),
-			     "shared memory", e))
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		if (row[i].fn && cu_check(c->dev->api,
+					  c->dev->api->FunctionSet(row[i].fn,
+						CU_FN_SHARED,
+						(int)row[i].bytes),
+					  "shared memory", e))
 			return -1;
 	return 0;
 }

@@ -17,18 +17,37 @@
 	X(attn_16) X(attn_32) X(attn_delta) X(attn_dq) X(attn_dkdv)
 /* Only with bf16 activations. */
 #define CUDA_KERNELS_BF16(X) \
-	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) X(flash_64) X(flash_128) \
-	X(flash_dq_64) X(flash_dq_128) X(flash_dkdv_64) X(flash_dkdv_128)
+	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) X(gemv_two) \
+	X(flash_64) X(flash_128) \
+	X(flash_dq_64) X(flash_dq_128) X(flash_dkdv_64) X(flash_dkdv_128) \
+	X(wide_norm_4) X(wide_norm_8) X(wide_norm_16) X(wide_norm_dx_4) \
+	X(wide_norm_dx_8) X(wide_norm_dx_16) X(wide_parts) X(wide_rope) \
+	X(wide_rope_back) X(wide_delta)
+/* Only on Hopper, with bf16 activations. */
+#define CUDA_KERNELS_HOPPER(X) \
+	X(wg_64_1) X(wg_64_3) X(wg_128_1) X(wg_128_2) X(wg_merge) \
+	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128)
+
+/* What has not yet run on a GPU, to be tried with -D: launches before the
+ * kernel in front has ended; one row's products with what is around them. */
+#ifndef CUDA_EARLY
+#define CUDA_EARLY 0
+#endif
+#ifndef CUDA_AROUND
+#define CUDA_AROUND 0
+#endif
 
 struct cuda {
 	struct gpu g;			/* first */
 	struct cu_dev *dev;
 	struct cublas *blas;
 	cu_mod module;
+	int hopper;			/* has wgmma */
 	struct cuda_comm *comm;		/* NULL: alone */
 	/* Kernels k_NAME. */
 #define CUDA_FIELD(name) cu_fn name;
 	CUDA_KERNELS(CUDA_FIELD) CUDA_KERNELS_BF16(CUDA_FIELD)
+	CUDA_KERNELS_HOPPER(CUDA_FIELD)
 #undef CUDA_FIELD
 };
 
@@ -41,8 +60,20 @@ struct cuda_grid { unsigned x, y, z; };
 void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		 unsigned threads, unsigned shared, void **args);
 
+/* As cuda_launch, of a kernel that calls follow(): it may be started before
+ * the one in front of it has ended. */
+void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
+		       unsigned threads, unsigned shared, void **args);
+
 /* Shared memory of a tile kernel for heads of D dimensions. */
 unsigned cuda_tile_bytes(int tiles, int dim);
+
+/* Of a kernel of hopper.cuh whose tiles have so many rows together. */
+unsigned cuda_hopper_bytes(int dim, int rows);
+#define HOPPER_DQ_64	(2 * 128 + 6 * 128)
+#define HOPPER_DQ_128	(2 * 128 + 6 * 64)
+#define HOPPER_DKDV_64	(2 * 128 + 6 * 64)
+#define HOPPER_DKDV_128	(2 * 128 + 6 * 64)
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone. */

@@ -7,6 +7,9 @@
 
 #define THREADS 256
 #define PARTS	64		/* at most, of a sum over rows */
+#define WIDE_PARTS 256
+#define PART_BYTES ((size_t)16 << 20)	/* sums of parts of keys */
+#define PART_BLOCKS 264		/* two for each of an H200's multiprocessors */
 #define GEMV_ROWS 8		/* more of them go to cuBLASLt */
 
 /* LAUNCH(kernel, x, y, z, threads, shared, &argument, ...) */
@@ -18,6 +21,16 @@
 						(unsigned)(gy), \
 						(unsigned)(gz) }, \
 			    threads, shared, list); \
+	} while (0)
+
+#define LAUNCH_EARLY(kernel, gx, gy, gz, threads, shared, ...) \
+	do { \
+		void *list[] = { __VA_ARGS__ }; \
+		cuda_launch_early(c, c->kernel, \
+				  (struct cuda_grid){ (unsigned)(gx), \
+						      (unsigned)(gy), \
+						      (unsigned)(gz) }, \
+				  threads, shared, list); \
 	} while (0)
 
 /* Arguments are read through pointers to what is not ours to change. */
@@ -51,12 +64,39 @@ void cuda_embed_back(struct gpu *g, const struct gpu_embed_back *a)
 	       ARG(a->t), ARG(a->c));
 }
 
+/* Whether rows of c elements are whole pieces of 16 bytes. */
+static int wide(const struct cuda *c, int n)
+{
+	return c->g.act == GPU_BF16 && n % 8 == 0;
+}
+
+/* Whether a head's pieces are shared by 2^k threads of a warp. */
+static int wide_head(const struct cuda *c, int dim)
+{
+	return wide(c, dim) && dim >= 16 && dim <= 256 && !(dim & (dim - 1));
+}
+
 void cuda_rmsnorm(struct gpu *g, const struct gpu_rmsnorm *a)
 {
 	struct cuda *c = of(g);
+	size_t warps = ceil_div((size_t)a->t, THREADS / 32);
 
-	LAUNCH(rmsnorm, a->t, 1, 1, THREADS, 0, ARG(a->y), ARG(a->x),
-	       ARG(a->w), ARG(a->c), ARG(a->eps));
+	/* Which one depends on the width alone: rows have the same bits. */
+	if (wide(c, a->c) && a->c <= 1024)
+		LAUNCH_EARLY(wide_norm_4, warps, 1, 1, THREADS, 0, ARG(a->y),
+			     ARG(a->x), ARG(a->w), ARG(a->t), ARG(a->c),
+			     ARG(a->eps));
+	else if (wide(c, a->c) && a->c <= 2048)
+		LAUNCH_EARLY(wide_norm_8, warps, 1, 1, THREADS, 0, ARG(a->y),
+			     ARG(a->x), ARG(a->w), ARG(a->t), ARG(a->c),
+			     ARG(a->eps));
+	else if (wide(c, a->c) && a->c <= 4096)
+		LAUNCH_EARLY(wide_norm_16, warps, 1, 1, THREADS, 0,
+			     ARG(a->y), ARG(a->x), ARG(a->w), ARG(a->t),
+			     ARG(a->c), ARG(a->eps));
+	else
+		LAUNCH(rmsnorm, a->t, 1, 1, THREADS, 0, ARG(a->y), ARG(a->x),
+		       ARG(a->w), ARG(a->c), ARG(a->eps));
 }
 
 /* out += sums over rows of dy, or of dy x inv. */
@@ -65,23 +105,44 @@ static void add_columns(struct cuda *c, void *out, const void *dy,
 			float *part)
 {
 	int parts = (int)ceil_div((size_t)t, 64), per;
+	int most = wide(c, n) ? WIDE_PARTS : PARTS;
 	size_t blocks = ceil_div((size_t)n, THREADS);
 
-	parts = parts < PARTS ? parts : PARTS;
+	parts = parts < most ? parts : most;
 	per = (int)ceil_div((size_t)t, (size_t)parts);
 	parts = (int)ceil_div((size_t)t, (size_t)per);
-	LAUNCH(column_parts, blocks, parts, 1, THREADS, 0, &part, ARG(dy),
-	       ARG(x), ARG(inv), &t, &n, &per);
+	if (wide(c, n))
+		LAUNCH(wide_parts, ceil_div((size_t)n, 2 * THREADS), parts, 1,
+		       THREADS, 0, &part, ARG(dy), ARG(x), ARG(inv), &t, &n,
+		       &per);
+	else
+		LAUNCH(column_parts, blocks, parts, 1, THREADS, 0, &part,
+		       ARG(dy), ARG(x), ARG(inv), &t, &n, &per);
 	LAUNCH(add_parts, blocks, 1, 1, THREADS, 0, &out, &part, &parts, &n);
 }
 
 void cuda_rmsnorm_back(struct gpu *g, const struct gpu_rmsnorm_back *a)
 {
 	struct cuda *c = of(g);
-	float *inv = cuda_work(c), *part = inv + a->t;
+	float *inv = cuda_work(c), *part = inv + (a->t + 1) / 2 * 2;
+	size_t warps = ceil_div((size_t)a->t, THREADS / 32);
 
-	LAUNCH(rmsnorm_dx, a->t, 1, 1, THREADS, 0, ARG(a->dx), &inv,
-	       ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->c), ARG(a->eps));
+	if (wide(c, a->c) && a->c <= 1024)
+		LAUNCH(wide_norm_dx_4, warps, 1, 1, THREADS, 0, ARG(a->dx),
+		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
+		       ARG(a->c), ARG(a->eps));
+	else if (wide(c, a->c) && a->c <= 2048)
+		LAUNCH(wide_norm_dx_8, warps, 1, 1, THREADS, 0, ARG(a->dx),
+		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
+		       ARG(a->c), ARG(a->eps));
+	else if (wide(c, a->c) && a->c <= 4096)
+		LAUNCH(wide_norm_dx_16, warps, 1, 1, THREADS, 0, ARG(a->dx),
+		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
+		       ARG(a->c), ARG(a->eps));
+	else
+		LAUNCH(rmsnorm_dx, a->t, 1, 1, THREADS, 0, ARG(a->dx), &inv,
+		       ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->c),
+		       ARG(a->eps));
 	add_columns(c, a->dw, a->dy, a->x, inv, a->t, a->c, part);
 }
 
@@ -91,7 +152,7 @@ void cuda_swiglu(struct gpu *g, const struct gpu_swiglu *a)
 	unsigned long long n = (unsigned long long)a->t *
 			       (unsigned long long)a->f;
 
-	LAUNCH(swiglu, ceil_div(n, THREADS), 1, 1, THREADS, 0, ARG(a->out),
+	LAUNCH(swiglu, ceil_div(n, 4 * THREADS), 1, 1, THREADS, 0, ARG(a->out),
 	       ARG(a->gu), &n, ARG(a->f));
 }
 
@@ -101,7 +162,7 @@ void cuda_swiglu_back(struct gpu *g, const struct gpu_swiglu_back *a)
 	unsigned long long n = (unsigned long long)a->t *
 			       (unsigned long long)a->f;
 
-	LAUNCH(swiglu_back, ceil_div(n, THREADS), 1, 1, THREADS, 0,
+	LAUNCH(swiglu_back, ceil_div(n, 4 * THREADS), 1, 1, THREADS, 0,
 	       ARG(a->dgu), ARG(a->dout), ARG(a->gu), &n, ARG(a->f));
 }
 
@@ -139,8 +200,10 @@ static void by_cublas(struct cuda *c, void *out, const void *a,
 
 static void by_kernel(struct cuda *c, const struct gpu_linear *a)
 {
-	struct product p = { a->y, a->x, a->w, a->bias, a->m, a->n, a->k,
-			     a->add, a->logits };
+	struct product p = {
+		.y = a->y, .x = a->x, .w = a->w, .bias = a->bias, .m = a->m,
+		.n = a->n, .k = a->k, .add = a->add, .wide = a->logits
+	};
 	int tiles = c->g.act == GPU_BF16 && a->k % 8 == 0;
 	size_t columns = ceil_div((size_t)a->n, 8);
 
@@ -168,7 +231,7 @@ static int odd(const struct cuda *c, int n, int k)
 	return n % per || k % per;
 }
 
-void cuda_linear(struct gpu *g, const struct gpu_linear *a)
+static void linear(struct gpu *g, const struct gpu_linear *a)
 {
 	struct cuda *c = of(g);
 	enum gpu_type out = a->logits ? GPU_F32 : g->act;
@@ -191,6 +254,42 @@ void cuda_linear(struct gpu *g, const struct gpu_linear *a)
 		       ARG(a->logits));
 	by_cublas(c, a->y, a->w, a->x, a->n, a->m, a->k, 1, 0,
 		  a->add || a->bias ? 1 : 0, out);
+}
+
+/* One row with what is around it. */
+static int by_two(struct cuda *c, const struct gpu_linear *a)
+{
+	struct product p = {
+		.y = a->act ? a->act : a->y, .x = a->x, .w = a->w,
+		.bias = a->bias, .m = 1, .n = a->n, .k = a->k, .add = a->add,
+		.wide = a->logits, .norm = a->norm, .eps = a->eps,
+		.gated = a->act != NULL
+	};
+
+	if (!CUDA_AROUND || (c->g.flags & GPU_EXACT) ||
+	    c->g.act != GPU_BF16 || a->m != 1 || a->n % 2 || a->k % 8 ||
+	    (a->act && !a->lean))
+		return 0;
+	LAUNCH_EARLY(gemv_two, ceil_div((size_t)a->n, 8), 1, 1, 128, 0, &p);
+	return 1;
+}
+
+void cuda_linear(struct gpu *g, const struct gpu_linear *whole)
+{
+	struct cuda *c = of(g);
+	struct gpu_linear part = *whole, *a = &part;
+
+	if (by_two(c, whole))
+		return;
+	if (a->norm) {
+		cuda_rmsnorm(g, &(struct gpu_rmsnorm){
+			a->normed, a->x, a->norm, a->m, a->k, a->eps });
+		a->x = a->normed;
+	}
+	linear(g, a);
+	if (a->act)
+		cuda_swiglu(g, &(struct gpu_swiglu){ a->act, a->y, a->m,
+						     a->n / 2 });
 }
 
 void cuda_linear_back(struct gpu *g, const struct gpu_linear_back *a)
@@ -228,6 +327,12 @@ void cuda_rope(struct gpu *g, const struct gpu_rope *a)
 	};
 	size_t warps = (size_t)a->t * (size_t)(a->heads + 2 * a->kv_heads);
 
+	if (wide_head(c, a->dim)) {
+		LAUNCH_EARLY(wide_rope, ceil_div(warps * (size_t)a->dim / 16,
+					   THREADS), 1, 1, THREADS, 0, &r,
+		       ARG(a->t));
+		return;
+	}
 	LAUNCH(rope, ceil_div(warps, THREADS / 32), 1, 1, THREADS, 0, &r,
 	       ARG(a->t));
 }
@@ -243,6 +348,15 @@ void cuda_rope_back(struct gpu *g, const struct gpu_rope_back *a)
 		a->pos, part, a->heads, a->kv_heads, a->dim, a->t, per, a->eps
 	};
 
+	if (!part && wide_head(c, a->dim)) {
+		size_t warps = (size_t)a->t *
+			       (size_t)(a->heads + 2 * a->kv_heads);
+
+		LAUNCH(wide_rope_back, ceil_div(warps * (size_t)a->dim / 16,
+						THREADS), 1, 1, THREADS, 0,
+		       &r);
+		return;
+	}
 	LAUNCH(rope_back, blocks, 1, 1, 128, 0, &r);
 	/* The gradients of qn and kn lie one behind the other. */
 	if (part)
@@ -255,16 +369,65 @@ static int has_tiles(const struct cuda *c, int dim)
 	return c->g.act == GPU_BF16 && (dim == 64 || dim == 128);
 }
 
+/* Into how many parts the keys are divided, so that all of the GPU works. */
+static int parts_of(const struct cuda *c, const struct gpu_attn *a,
+		    size_t blocks)
+{
+	size_t room = PART_BYTES / ((size_t)a->rows * (size_t)a->heads *
+				    (size_t)(a->dim + 1) * sizeof(float));
+	size_t parts = PART_BLOCKS / blocks, keys = (size_t)a->max_len / 256;
+
+	if ((c->g.flags & GPU_EXACT) || a->lse)
+		return 1;
+	parts = parts < keys ? parts : keys;
+	parts = parts < room ? parts : room;
+	parts = parts < 32 ? parts : 32;
+	return parts < 2 ? 1 : (int)parts;
+}
+
+static void hopper_attn(struct cuda *c, const struct gpu_attn *a,
+			struct attention *t)
+{
+	size_t packed = (size_t)a->max_rows *
+			(size_t)(a->heads / a->kv_heads);
+	int groups = packed <= 64 ? 1 : a->dim == 64 ? 3 : 2;
+	size_t tiles = ceil_div(packed, 64 * (size_t)groups);
+	unsigned shared = cuda_hopper_bytes(a->dim, 64 * groups + 4 * 128);
+	cu_fn fn = a->dim == 64 ? groups == 1 ? c->wg_64_1 : c->wg_64_3 :
+		   groups == 1 ? c->wg_128_1 : c->wg_128_2;
+	struct cuda_grid grid = { (unsigned)tiles, (unsigned)a->kv_heads, 1 };
+	void *args[] = { t };
+
+	t->parts = parts_of(c, a, tiles * (size_t)a->kv_heads *
+			    (size_t)a->nseq);
+	t->part = cuda_work(c);
+	t->part_lse = t->part + (size_t)t->parts * (size_t)a->rows *
+		      (size_t)a->heads * (size_t)a->dim;
+	grid.z = (unsigned)(a->nseq * t->parts);
+	cuda_launch_early(c, fn, grid, 128 * (unsigned)groups, shared, args);
+	if (t->parts > 1)
+		LAUNCH_EARLY(wg_merge, ceil_div((size_t)a->rows *
+						(size_t)a->heads,
+						THREADS / 32), 1, 1, THREADS,
+			     0, t);
+}
+
 void cuda_attn(struct gpu *g, const struct gpu_attn *a)
 {
 	struct cuda *c = of(g);
 	struct attention t = {
-		a->out, a->lse, a->q, a->k, a->v, a->first, a->len, a->pages,
-		a->nseq, a->stride, a->rows, a->heads, a->kv_heads, a->dim,
-		a->scale
+		.out = a->out, .lse = a->lse, .q = a->q, .k = a->k, .v = a->v,
+		.first = a->first, .len = a->len, .pages = a->pages,
+		.nseq = a->nseq, .stride = a->stride, .rows = a->rows,
+		.heads = a->heads, .kv_heads = a->kv_heads, .dim = a->dim,
+		.scale = a->scale, .parts = 1
 	};
 	size_t tiles = ceil_div((size_t)a->max_rows, 64);
 
+	if (has_tiles(c, a->dim) && c->hopper) {
+		hopper_attn(c, a, &t);
+		return;
+	}
 	if (has_tiles(c, a->dim) &&
 	    (a->max_rows > 1 || (g->flags & GPU_EXACT))) {
 		unsigned shared = cuda_tile_bytes(5, a->dim);
@@ -281,6 +444,28 @@ void cuda_attn(struct gpu *g, const struct gpu_attn *a)
 		LAUNCH(attn_16, a->rows, a->heads, 1, 256, 0, &t);
 	} else {
 		LAUNCH(attn_32, a->rows, a->heads, 1, 256, 0, &t);
+	}
+}
+
+static void hopper_back(struct cuda *c, struct attention_back *t,
+			size_t most)
+{
+	size_t rows = most * (size_t)(t->heads / t->kv_heads);
+	unsigned dq = cuda_hopper_bytes(t->dim, t->dim == 64 ? HOPPER_DQ_64 :
+					HOPPER_DQ_128);
+	unsigned dkdv = cuda_hopper_bytes(t->dim, t->dim == 64 ?
+					  HOPPER_DKDV_64 : HOPPER_DKDV_128);
+
+	if (t->dim == 64) {
+		LAUNCH(wg_dq_64, ceil_div(rows, 128), t->kv_heads, t->nseq,
+		       256, dq, t);
+		LAUNCH(wg_dkdv_64, ceil_div(most, 128), t->kv_heads, t->nseq,
+		       256, dkdv, t);
+	} else {
+		LAUNCH(wg_dq_128, ceil_div(rows, 128), t->kv_heads, t->nseq,
+		       256, dq, t);
+		LAUNCH(wg_dkdv_128, ceil_div(most, 128), t->kv_heads, t->nseq,
+		       256, dkdv, t);
 	}
 }
 
@@ -311,8 +496,16 @@ void cuda_attn_back(struct gpu *g, const struct gpu_attn_back *a)
 	size_t warps = (size_t)a->rows * (size_t)a->heads;
 	size_t keys = (size_t)a->rows * (size_t)a->kv_heads;
 
-	LAUNCH(attn_delta, ceil_div(warps, THREADS / 32), 1, 1, THREADS, 0,
-	       &t);
+	if (wide_head(c, a->dim))
+		LAUNCH(wide_delta, ceil_div(warps * (size_t)a->dim / 8,
+					    THREADS), 1, 1, THREADS, 0, &t);
+	else
+		LAUNCH(attn_delta, ceil_div(warps, THREADS / 32), 1, 1,
+		       THREADS, 0, &t);
+	if (has_tiles(c, a->dim) && c->hopper) {
+		hopper_back(c, &t, (size_t)a->max_rows);
+		return;
+	}
 	if (has_tiles(c, a->dim)) {
 		flash_back(c, &t, ceil_div((size_t)a->max_rows, 64));
 		return;
@@ -343,7 +536,7 @@ void cuda_sample(struct gpu *g, const struct gpu_sample *a)
 {
 	struct cuda *c = of(g);
 
-	LAUNCH(sample, a->m, 1, 1, 1024, 0, ARG(a->id), ARG(a->logprob),
+	LAUNCH_EARLY(sample, a->m, 1, 1, 1024, 0, ARG(a->id), ARG(a->logprob),
 	       ARG(a->logits), ARG(a->temp), ARG(a->top_p), ARG(a->top_k),
 	       ARG(a->min_p), ARG(a->u), ARG(a->v));
 }

@@ -41,6 +41,18 @@ static const char flash[] = {
 #include "flash.cuh.inc"
 	0
 };
+static const char wide[] = {
+#include "wide.cuh.inc"
+	0
+};
+static const char wgmma[] = {
+#include "wgmma.cuh.inc"
+	0
+};
+static const char hopper[] = {
+#include "hopper.cuh.inc"
+	0
+};
 
 int cuda_text_compile(int major, int minor, enum gpu_type act,
 		      struct str *cubin, struct err *e)
@@ -50,6 +62,8 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 		{ "mma.cuh", mma }, { "rows.cuh", rows },
 		{ "head.cuh", head }, { "gemm.cuh", gemm },
 		{ "attn.cuh", attn }, { "flash.cuh", flash },
+		{ "wide.cuh", wide }, { "wgmma.cuh", wgmma },
+		{ "hopper.cuh", hopper },
 	};
 	const char *const options[] = {
 		"-std=c++17",

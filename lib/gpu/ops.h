@@ -11,7 +11,12 @@
 #include "gpu/type.h"
 
 /* y (m, n) = x (m, k) w (n, k)^T + bias (n); with `add`, += instead.  The
- * type of w is that of the activations on CUDA, or fp32 where n is 1. */
+ * type of w is that of the activations on CUDA, or fp32 where n is 1.
+ *
+ * What is around a product can be done with it.  With `norm` (k), x is the
+ * result of gpu_rmsnorm on it, by way of `normed` (m, k), which is undefined
+ * afterwards.  With `act` (m, n / 2), that gets what gpu_swiglu makes of y,
+ * and with `lean` y is undefined afterwards. */
 struct gpu_linear {
 	void *y;
 	const void *x, *w;
@@ -19,6 +24,10 @@ struct gpu_linear {
 	int m, n, k, add;
 	int logits;			/* y is fp32 */
 	enum gpu_type wtype;
+	const void *norm;		/* fp32 or NULL */
+	void *normed, *act;
+	float eps;
+	int lean;
 };
 
 /* dx (m, k) = dy (m, n) w; dw (n, k) += dy^T x; db (n) += sum over rows of
@@ -101,7 +110,7 @@ struct gpu_attn {
 	const void *first, *len, *pages;
 	int nseq, stride;
 	int rows;
-	int max_rows, max_len;	/* of one sequence: rows, keys */
+	int max_rows, max_len;	/* of one sequence: rows, keys; or more */
 	int heads, kv_heads, dim;
 	float scale;
 };

@@ -43,6 +43,7 @@ struct engine {
 	/* Steps that only decode, by their number of sequences. */
 	struct gpu_tape **tape;
 	int *decoded;			/* how many such steps there were */
+	int *taped;			/* and for how long sequences */
 	float *words;			/* a row of logits */
 	uint64_t sum;
 };
@@ -141,8 +142,9 @@ static int host_arrays(struct engine *g, struct err *e)
 	g->words = calloc((size_t)g->m.cfg.vocab, sizeof *g->words);
 	g->tape = calloc(slots + 1, sizeof *g->tape);
 	g->decoded = calloc(slots + 1, sizeof *g->decoded);
+	g->taped = calloc(slots + 1, sizeof *g->taped);
 	if (!i || !l->out_part || !l->drawn || !l->temp ||
-	    !g->words || !g->tape || !g->decoded)
+	    !g->words || !g->tape || !g->decoded || !g->taped)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	l->drawn_lp = (float *)(void *)(l->drawn + n);
 	l->pos = i + rows;
@@ -327,6 +329,7 @@ void engine_close(struct engine *g)
 	free(g->words);
 	free(g->tape);
 	free(g->decoded);
+	free(g->taped);
 	nn_model_release(&g->m);
 	gpu_close(g->g);
 	free(g);
@@ -459,6 +462,7 @@ static void run_layers(struct engine *g, const struct nn_step *s)
 		       gpu_type_size(gpu_act(g->g));
 
 	nn_embed(&g->m, s, g->x);
+	g->a.lean = 1;
 	for (int i = 0; i < c->layers; i++) {
 		g->a.k = (char *)g->keys + (size_t)i * layer;
 		g->a.v = (char *)g->values + (size_t)i * layer;
@@ -649,12 +653,20 @@ static void compute(struct engine *g, const struct nn_step *s)
 }
 
 /* A step that decodes is the same for any tokens: the third one with as many
- * sequences is recorded, and replayed from then on. */
-static void decode(struct engine *g, const struct nn_step *s)
+ * sequences is recorded, and replayed until they are twice as long. */
+static void decode(struct engine *g, struct nn_step *s)
 {
 	struct gpu_tape **tape = &g->tape[s->nseq];
+	int longest = s->max_len;
 
+	for (s->max_len = 256; s->max_len < longest; )
+		s->max_len *= 2;
+	if (*tape && s->max_len > g->taped[s->nseq]) {
+		gpu_tape_free(g->g, *tape);
+		*tape = NULL;
+	}
 	if (!*tape && ++g->decoded[s->nseq] > 2 && gpu_record(g->g)) {
+		g->taped[s->nseq] = s->max_len;
 		compute(g, s);
 		*tape = gpu_record_end(g->g);
 	} else if (!*tape) {

@@ -29,19 +29,18 @@ void nn_rope(const struct nn_model *m, int l, const struct nn_step *s,
 		.dim = c->head_dim, .eps = c->eps });
 }
 
-static void linear(const struct nn_model *m, int t, void *y, const void *x,
-		   const void *w, const void *bias, int n, int k, int add)
+/* out += x w^T, which begins as `in`. */
+static void add_linear(const struct nn_model *m, int t, const void *in,
+		       void *out, const void *x, const void *w,
+		       const void *bias, int k)
 {
-	gpu_do_linear(m->g, &(struct gpu_linear){
-		.y = y, .x = x, .w = w, .bias = bias, .m = t, .n = n, .k = k,
-		.add = add, .wtype = m->w.type });
-}
+	int n = m->cfg.hidden;
 
-/* out = in, for the product that is added to it. */
-static void carry(const struct nn_model *m, int t, const void *in, void *out)
-{
-	gpu_copy(m->g, out, in, (size_t)t * (size_t)m->cfg.hidden *
+	gpu_copy(m->g, out, in, (size_t)t * (size_t)n *
 		 gpu_type_size(gpu_act(m->g)));
+	gpu_do_linear(m->g, &(struct gpu_linear){
+		.y = out, .x = x, .w = w, .bias = bias, .m = t, .n = n,
+		.k = k, .add = 1, .wtype = m->w.type });
 }
 
 void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
@@ -52,8 +51,10 @@ void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
 	int q = c->heads * c->head_dim;
 	int qkv = q + 2 * c->kv_heads * c->head_dim;
 
-	nn_norm(m, w->ln1, s->t, in, a->norm);
-	linear(m, s->t, a->qkv, a->norm, w->qkv, w->qkv_b, qkv, c->hidden, 0);
+	gpu_do_linear(m->g, &(struct gpu_linear){
+		.y = a->qkv, .x = in, .w = w->qkv, .bias = w->qkv_b,
+		.m = s->t, .n = qkv, .k = c->hidden, .wtype = m->w.type,
+		.norm = w->ln1, .normed = a->norm, .eps = c->eps });
 	nn_rope(m, l, s, a);
 	gpu_do_attn(m->g, &(struct gpu_attn){
 		.out = a->att, .lse = a->lse, .q = a->q, .k = a->k, .v = a->v,
@@ -63,8 +64,7 @@ void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
 		.heads = c->heads, .kv_heads = c->kv_heads,
 		.dim = c->head_dim,
 		.scale = nn_config_scale(c) });
-	carry(m, s->t, in, out);
-	linear(m, s->t, out, a->att, w->o, w->o_b, c->hidden, q, 1);
+	add_linear(m, s->t, in, out, a->att, w->o, w->o_b, q);
 }
 
 void nn_mlp(const struct nn_model *m, int l, int t, const void *in, void *out,
@@ -73,13 +73,12 @@ void nn_mlp(const struct nn_model *m, int l, int t, const void *in, void *out,
 	const struct nn_config *c = &m->cfg;
 	const struct nn_layer *w = &m->w.layer[l];
 
-	nn_norm(m, w->ln2, t, in, a->norm);
-	linear(m, t, a->gu, a->norm, w->gu, w->gu_b, 2 * c->inter, c->hidden,
-	       0);
-	gpu_do_swiglu(m->g, &(struct gpu_swiglu){ .out = a->act, .gu = a->gu,
-						  .t = t, .f = c->inter });
-	carry(m, t, in, out);
-	linear(m, t, out, a->act, w->down, w->down_b, c->hidden, c->inter, 1);
+	gpu_do_linear(m->g, &(struct gpu_linear){
+		.y = a->gu, .x = in, .w = w->gu, .bias = w->gu_b, .m = t,
+		.n = 2 * c->inter, .k = c->hidden, .wtype = m->w.type,
+		.norm = w->ln2, .normed = a->norm, .eps = c->eps,
+		.act = a->act, .lean = a->lean });
+	add_linear(m, t, in, out, a->act, w->down, w->down_b, c->inter);
 }
 
 int nn_head_width(const struct nn_model *m)

@@ -95,6 +95,7 @@ struct nn_acts {
 	void *lse;			/* fp32 (t, H), or NULL */
 	void *gu, *act;			/* (t, 2 F), (t, F) */
 	void *k, *v;			/* rows of keys and values */
+	int lean;			/* nothing has to be kept */
 };
 
 /* Largest number of elements of a matrix, and of rows plus columns, for

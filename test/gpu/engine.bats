@@ -19,6 +19,14 @@ setup() {
 	[[ $output != *SKIP* ]]
 }
 
+@test "attention on Hopper's tensor cores against that on Ampere's" {
+	[[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0) == 9.* ]] ||
+		skip 'no Hopper'
+	run timeout 200 "$top/${B:-build}/test/gpu/attn_bench" check
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
 @test "training steps of small models, fp32 and bf16, against transformers" {
 	need_models
 	"$py" "$here/../models/make.py" .

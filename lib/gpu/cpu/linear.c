@@ -202,12 +202,17 @@ static void run(const struct job *j)
 void CPU_OP(linear)(struct gpu *g, const struct gpu_linear *a)
 {
 	const struct job j = {
-		a->y, a->x, a->w, a->bias, a->m, a->n, a->k, a->add,
-		a->wtype == GPU_BF16
+		a->y, a->norm ? a->normed : a->x, a->w, a->bias, a->m, a->n,
+		a->k, a->add, a->wtype == GPU_BF16
 	};
 
-	(void)g;
+	if (a->norm)
+		CPU_OP(rmsnorm)(g, &(struct gpu_rmsnorm){
+			a->normed, a->x, a->norm, a->m, a->k, a->eps });
 	run(&j);
+	if (a->act)
+		CPU_OP(swiglu)(g, &(struct gpu_swiglu){
+			a->act, a->y, a->m, a->n / 2 });
 }
 
 /* out (n, m) = in (m, n)^T. */

@@ -17,6 +17,10 @@ struct product {
 	const void *w;
 	const float *bias;
 	int m, n, k, add, wide;
+	/* Of k_gemv_two alone, see struct gpu_linear. */
+	const float *norm;
+	float eps;
+	int gated;
 };
 
 struct rotation {
@@ -45,6 +49,9 @@ struct attention {
 	const int *first, *len, *pages;
 	int nseq, stride, rows, heads, kv_heads, dim;
 	float scale;
+	/* Of parts of the keys: sums (parts, rows, H, D) and logarithms. */
+	float *part, *part_lse;
+	int parts;
 };
 
 struct attention_back {

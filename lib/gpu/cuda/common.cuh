@@ -46,6 +46,16 @@ typedef float act;
 #define ACT act
 #include "args.h"
 
+// A kernel may be started before the one in front of it has ended (cuda_launch_early): it then
+// touches nothing that others write before this, and lets the next one do alike.
+__device__ inline void follow()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Sum over the warp, the same tree for every caller; all lanes get it.
 __device__ inline float warp_sum(float x)
 {

@@ -97,6 +97,84 @@ template <int M> __device__ inline void gemv(const product &p)
 	}
 }
 
+// One row: a warp for two columns, which reads their weights ahead of the row, four pieces each,
+// even while the kernel before is at work.  Gated: columns c and n / 2 + c, of which silu and
+// product come out.  The norm's factor is applied to the sums.
+extern "C" __global__ void __launch_bounds__(128) k_gemv_two(product p)
+{
+	constexpr int AHEAD = 4, STEP = AHEAD * WARP * 8;
+	int pair = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+	int one = p.gated ? pair : 2 * pair, two = p.gated ? p.n / 2 + pair : one + 1;
+	const bf16 *w = (const bf16 *)p.w, *w1 = w + (u64)one * p.k, *w2 = w + (u64)two * p.k;
+	float sum1 = 0, sum2 = 0, square = 0;
+	eight a[AHEAD], b[AHEAD];
+	auto fetch = [&](int i) {
+#pragma unroll
+		for (int u = 0; u < AHEAD; u++) {
+			int at = i + (u * WARP + lane) * 8;
+			bool there = at < p.k && 2 * pair < p.n;
+
+			a[u] = there ? load_once(w1 + at) : eight{};
+			b[u] = there ? load_once(w2 + at) : eight{};
+		}
+	};
+
+	fetch(0);
+	follow();
+	if (2 * pair >= p.n)
+		return;
+	for (int i = 0; i < p.k; i += STEP) {
+		eight c[AHEAD], d[AHEAD];
+
+#pragma unroll
+		for (int u = 0; u < AHEAD; u++) {
+			c[u] = a[u];
+			d[u] = b[u];
+		}
+		if (i + STEP < p.k)
+			fetch(i + STEP);
+#pragma unroll
+		for (int u = 0; u < AHEAD; u++) {
+			int at = i + (u * WARP + lane) * 8;
+			float x[8], s[8];
+
+			if (at >= p.k)
+				break;
+			load8(x, p.x + at);
+			if (p.norm) {
+				load8(s, p.norm + at);
+#pragma unroll
+				for (int k = 0; k < 8; k++) {
+					square += x[k] * x[k];
+					x[k] *= s[k];
+				}
+			}
+			unpack(s, c[u]);
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				sum1 += x[k] * s[k];
+			unpack(s, d[u]);
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				sum2 += x[k] * s[k];
+		}
+	}
+	float r = p.norm ? rsqrtf(warp_sum(square) / p.k + p.eps) : 1;
+
+	sum1 = warp_sum(sum1) * r;
+	sum2 = warp_sum(sum2) * r;
+	if (lane)
+		return;
+	if (!p.gated) {
+		put(p, 0, one, sum1);
+		put(p, 0, two, sum2);
+		return;
+	}
+	sum1 = widen(narrow<act>(sum1 + (p.bias ? p.bias[one] : 0)));
+	sum2 = widen(narrow<act>(sum2 + (p.bias ? p.bias[two] : 0)));
+	((act *)p.y)[pair] = narrow<act>(sum1 / (1 + __expf(-sum1)) * sum2);
+}
+
 extern "C" __global__ void k_gemv1(product p) { gemv<1>(p); }
 extern "C" __global__ void k_gemv2(product p) { gemv<2>(p); }
 extern "C" __global__ void k_gemv4(product p) { gemv<4>(p); }

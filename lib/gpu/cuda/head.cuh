@@ -3,15 +3,40 @@
 // From logits to log-probabilities and tokens; a block of 1024 works on a row,
 // and sampling and training sum it alike.
 
-__device__ inline float log_sum(const float *x, int v, float inv_temp)
+// Calls use(word, logit) for the words of a row from `from` on, up to `to`: a thread's in rising
+// order, four after each other where rows begin at multiples of 16 bytes.
+template <class F>
+__device__ inline void each_word(const float *x, int from, int to, int stride, int mine, F use)
+{
+	int i = from + 4 * mine;
+
+	if (((u64)(x + from) & 15) == 0) {
+#pragma unroll 4
+		for (; i + 3 < to; i += 4 * stride) {
+			float4 f = *(const float4 *)(x + i);
+
+			use(i, f.x);
+			use(i + 1, f.y);
+			use(i + 2, f.z);
+			use(i + 3, f.w);
+		}
+	}
+	for (; i < to; i += 4 * stride)
+		for (int k = i; k < min(i + 4, to); k++)
+			use(k, x[k]);
+}
+
+__device__ inline float log_sum(const float *x, int v, float inv_temp, float *most = nullptr)
 {
 	float top = -INF, sum = 0;
 
-	for (int i = threadIdx.x; i < v; i += blockDim.x)
-		top = fmaxf(top, x[i]);
+	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) { top = fmaxf(top, f); });
 	top = block_max(top);
-	for (int i = threadIdx.x; i < v; i += blockDim.x)
-		sum += __expf((x[i] - top) * inv_temp);
+	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) {
+		sum += __expf((f - top) * inv_temp);
+	});
+	if (most)
+		*most = top;
 	return top * inv_temp + logf(block_sum(sum));
 }
 
@@ -23,11 +48,11 @@ extern "C" __global__ void k_pick(float *lp, float *ent, float *lse, const float
 	float l = log_sum(x, v, inv_temp), sum = 0;
 
 	if (ent) {
-		for (int i = threadIdx.x; i < v; i += blockDim.x) {
-			float z = x[i] * inv_temp - l;
+		each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) {
+			float z = f * inv_temp - l;
 
 			sum += __expf(z) * z;
-		}
+		});
 		sum = block_sum(sum);
 	}
 	if (threadIdx.x)
@@ -46,43 +71,43 @@ extern "C" __global__ void k_pick_back(act *dlogits, const float *logits, const 
 	float l = lse[r], g = dlp[r], e = dent ? dent[r] : 0, h = dent ? ent[r] : 0;
 	u64 at = (u64)r * v;
 
-	for (int i = threadIdx.x; i < v; i += blockDim.x) {
-		float z = logits[at + i] * inv_temp - l;
-		float d = -__expf(z) * (g + e * (z + h));
+	auto word = [&](int i, float x) {
+		float z = x * inv_temp - l, d = -__expf(z) * (g + e * (z + h));
 
-		if (i == target[r])
-			d += g;
-		dlogits[at + i] = narrow<act>(d * inv_temp);
+		return (i == target[r] ? d + g : d) * inv_temp;
+	};
+#if ACT_BF16
+	if (v % 8 == 0) {
+		for (int i = 8 * threadIdx.x; i < v; i += 8 * blockDim.x) {
+			float x[8];
+
+			load8(x, logits + at + i);
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				x[k] = word(i + k, x[k]);
+			store8(dlogits + at + i, x);
+		}
+		return;
 	}
+#endif
+	for (int i = threadIdx.x; i < v; i += blockDim.x)
+		dlogits[at + i] = narrow<act>(word(i, logits[at + i]));
 }
 
-// The index of the largest, the first of equals; every thread gets it.
-__device__ inline int largest(const float *x, int v)
+// The first word with logit `top`; every thread gets it.
+__device__ inline int first_of(const float *x, int v, float top)
 {
-	__shared__ float top[1024];
-	__shared__ int at[1024];
-	float best = -INF;
-	int where = v;
+	__shared__ int at;
 
-	for (int i = threadIdx.x; i < v; i += blockDim.x)
-		if (x[i] > best || where == v) {
-			best = x[i];
-			where = i;
-		}
-	top[threadIdx.x] = best;
-	at[threadIdx.x] = where;
-	for (int d = blockDim.x / 2; d; d /= 2) {
-		__syncthreads();
-		int o = threadIdx.x + d;
-
-		if (threadIdx.x < d && (top[o] > top[threadIdx.x] ||
-		    (top[o] == top[threadIdx.x] && at[o] < at[threadIdx.x]))) {
-			top[threadIdx.x] = top[o];
-			at[threadIdx.x] = at[o];
-		}
-	}
+	if (threadIdx.x == 0)
+		at = v - 1;
 	__syncthreads();
-	return at[0];
+	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int i, float f) {
+		if (f == top)
+			atomicMin(&at, i);
+	});
+	__syncthreads();
+	return at;
 }
 
 // Number and mass of the words with logit >= cut.
@@ -91,11 +116,12 @@ __device__ inline void above(const float *x, int v, float inv, float lse, float 
 {
 	float n = 0, p = 0;
 
-	for (int i = threadIdx.x; i < v; i += blockDim.x)
-		if (x[i] >= cut) {
+	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) {
+		if (f >= cut) {
 			n += 1;
-			p += __expf(x[i] * inv - lse);
+			p += __expf(f * inv - lse);
 		}
+	});
 	*count = block_sum(n);
 	*mass = block_sum(p);
 }
@@ -119,44 +145,88 @@ __device__ inline float find_cut(const float *x, int v, float inv, float lse, fl
 	return low;
 }
 
-// Words are drawn in runs: each thread sums its run, thread 0 finds the run, then the word.
+// The sum of x of the threads up to this one, the same for every call.
+__device__ inline double sum_up_to(double x)
+{
+	__shared__ double part[32];
+	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+	double before = 0;
+
+	for (int d = 1; d < WARP; d *= 2) {
+		double y = __shfl_up_sync(~0u, x, d);
+
+		if (lane >= d)
+			x += y;
+	}
+	__syncthreads();
+	if (lane == WARP - 1)
+		part[warp] = x;
+	__syncthreads();
+	for (int i = 0; i < warp; i++)
+		before += part[i];
+	return before + x;
+}
+
+// What rounding leaves over: the word at `from` or behind it, else the last one.
+__device__ inline int draw_on(const float *x, int v, float cut, int from)
+{
+	for (int i = from; i < v; i++)
+		if (x[i] >= cut)
+			return i;
+	for (int i = v - 1; i > 0; i--)
+		if (x[i] >= cut)
+			return i;
+	return 0;
+}
+
+// Each warp sums a run of words; then the threads divide the run in which the goal lies, and who
+// has the goal looks for its word.
 __device__ inline int draw(const float *x, int v, float inv, float lse, float cut, float u)
 {
-	__shared__ float run[1024];
+	__shared__ double run[32];
 	__shared__ int answer;
-	int per = (v + blockDim.x - 1) / blockDim.x;
-	int from = threadIdx.x * per, to = min(v, from + per);
-	float sum = 0;
+	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP, k = 0;
+	int run_len = ((v + warps - 1) / warps + 3) / 4 * 4, from = warp * run_len;
+	double sum = 0, goal = 0, before = 0;
 
-	for (int i = from; i < to; i++)
+	each_word(x, from, min(v, from + run_len), WARP, lane, [&](int, float f) {
+		if (f >= cut)
+			sum += __expf(f * inv - lse);
+	});
+	for (int d = 16; d; d >>= 1)
+		sum += __shfl_xor_sync(~0u, sum, d);
+	if (lane == 0)
+		run[warp] = sum;
+	if (threadIdx.x == 0)
+		answer = v;
+	__syncthreads();
+	for (int i = 0; i < warps; i++)
+		goal += run[i];
+	goal *= u;
+	while (k < warps - 1 && before + run[k] <= goal)
+		before += run[k++];
+	int per = (run_len + blockDim.x - 1) / blockDim.x, end = min(v, (k + 1) * run_len);
+	int mine = k * run_len + threadIdx.x * per, to = min(end, mine + per);
+
+	sum = 0;
+	for (int i = mine; i < to; i++)
 		if (x[i] >= cut)
 			sum += __expf(x[i] * inv - lse);
-	run[threadIdx.x] = sum;
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		double all = 0, goal, so_far = 0;
-		int b = 0, last = -1;
+	double upto = before + sum_up_to(sum), so_far = upto - sum;
 
-		for (int i = 0; i < blockDim.x; i++)
-			all += run[i];
-		goal = u * all;
-		while (b < blockDim.x - 1 && so_far + run[b] <= goal)
-			so_far += run[b++];
-		answer = -1;
-		for (int i = b * per; i < v && answer < 0; i++) {
+	if (upto > goal && so_far <= goal)
+		for (int i = mine; i < to; i++) {
 			if (x[i] < cut)
 				continue;
-			last = i;
 			so_far += __expf(x[i] * inv - lse);
-			if (so_far > goal)
-				answer = i;
+			if (so_far > goal) {
+				atomicMin(&answer, i);
+				break;
+			}
 		}
-		for (int i = v - 1; i >= 0 && last < 0; i--)
-			if (x[i] >= cut)
-				last = i;
-		if (answer < 0)
-			answer = last;
-	}
+	__syncthreads();
+	if (threadIdx.x == 0 && answer == v)
+		answer = draw_on(x, v, cut, end);
 	__syncthreads();
 	return answer;
 }
@@ -166,20 +236,24 @@ extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, con
 				    const float *u, int v)
 {
 	int r = blockIdx.x, best;
-	const float *x = logits + (u64)r * v;
-	float inv = temp[r] > 0 ? 1 / temp[r] : 1, l = log_sum(x, v, inv), cut = -INF, n, m;
 
-	best = largest(x, v);
+	follow();
+	const float *x = logits + (u64)r * v;
+	float inv = temp[r] > 0 ? 1 / temp[r] : 1, top, cut = -INF, n, m;
+	float l = log_sum(x, v, inv, &top);
+
 	if (temp[r] > 0) {
 		if (top_k[r] > 0 && top_k[r] < v)
-			cut = find_cut(x, v, inv, l, top_k[r], 0, x[best]);
+			cut = find_cut(x, v, inv, l, top_k[r], 0, top);
 		if (top_p[r] < 1) {
 			above(x, v, inv, l, cut, &n, &m);
-			cut = fmaxf(cut, find_cut(x, v, inv, l, 1, top_p[r] * m, x[best]));
+			cut = fmaxf(cut, find_cut(x, v, inv, l, 1, top_p[r] * m, top));
 		}
 		if (min_p[r] > 0)
-			cut = fmaxf(cut, x[best] + logf(min_p[r]) / inv);
+			cut = fmaxf(cut, top + logf(min_p[r]) / inv);
 		best = draw(x, v, inv, l, cut, u[r]);
+	} else {
+		best = first_of(x, v, top);
 	}
 	if (threadIdx.x == 0) {
 		id[r] = best;

@@ -5,8 +5,11 @@
 
 #include "common.cuh"
 #include "mma.cuh"
+#include "wide.cuh"
 #include "rows.cuh"
 #include "head.cuh"
 #include "gemm.cuh"
 #include "attn.cuh"
 #include "flash.cuh"
+#include "wgmma.cuh"
+#include "hopper.cuh"

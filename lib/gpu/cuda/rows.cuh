@@ -30,6 +30,7 @@ __device__ inline float inverse_rms(const act *x, int c, float eps)
 {
 	float sum = 0;
 
+#pragma unroll 8
 	for (int i = threadIdx.x; i < c; i += blockDim.x) {
 		float v = widen(x[i]);
 
@@ -112,30 +113,67 @@ extern "C" __global__ void k_bias(void *y, const float *bias, u64 n, int c, int 
 		((act *)y)[i] = narrow<act>(add ? widen(((act *)y)[i]) + b : b);
 }
 
+// Rows of whole quads, as models have them, are read and written as such, with one division
+// for four: alone, it takes longer than the memory does.
+struct alignas(4 * sizeof(act)) quad {
+	act v[4];
+};
+
+__device__ inline act swiglu(act gate, act up)
+{
+	float x = widen(gate);
+
+	return narrow<act>(x / (1 + __expf(-x)) * widen(up));
+}
+
 extern "C" __global__ void k_swiglu(act *out, const act *gu, u64 n, int f)
 {
-	u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+	u64 i = 4 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
 
-	if (i >= n)
+	if (i < n && f % 4 == 0) {
+		u64 at = i + i / f * f;
+		quad x = *(const quad *)(gu + at), up = *(const quad *)(gu + at + f), y;
+
+		for (int k = 0; k < 4; k++)
+			y.v[k] = swiglu(x.v[k], up.v[k]);
+		*(quad *)(out + i) = y;
 		return;
-	u64 at = i / f * 2 * f + i % f;
-	float x = widen(gu[at]), up = widen(gu[at + f]);
+	}
+	for (u64 end = min(i + 4, n); i < end; i++) {
+		u64 at = i + i / f * f;
 
-	out[i] = narrow<act>(x / (1 + __expf(-x)) * up);
+		out[i] = swiglu(gu[at], gu[at + f]);
+	}
+}
+
+__device__ inline void swiglu_back(act *dgate, act *dup, act dout, act gate, act up)
+{
+	float x = widen(gate), d = widen(dout), s = 1 / (1 + __expf(-x));
+
+	*dup = narrow<act>(d * x * s);
+	*dgate = narrow<act>(d * widen(up) * s * (1 + x * (1 - s)));
 }
 
 extern "C" __global__ void k_swiglu_back(act *dgu, const act *dout, const act *gu, u64 n, int f)
 {
-	u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+	u64 i = 4 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
 
-	if (i >= n)
+	if (i < n && f % 4 == 0) {
+		u64 at = i + i / f * f;
+		quad x = *(const quad *)(gu + at), up = *(const quad *)(gu + at + f);
+		quad d = *(const quad *)(dout + i), dx, dup;
+
+		for (int k = 0; k < 4; k++)
+			swiglu_back(&dx.v[k], &dup.v[k], d.v[k], x.v[k], up.v[k]);
+		*(quad *)(dgu + at) = dx;
+		*(quad *)(dgu + at + f) = dup;
 		return;
-	u64 at = i / f * 2 * f + i % f;
-	float x = widen(gu[at]), up = widen(gu[at + f]), d = widen(dout[i]);
-	float s = 1 / (1 + __expf(-x));
+	}
+	for (u64 end = min(i + 4, n); i < end; i++) {
+		u64 at = i + i / f * f;
 
-	dgu[at + f] = narrow<act>(d * x * s);
-	dgu[at] = narrow<act>(d * up * s * (1 + x * (1 - s)));
+		swiglu_back(&dgu[at], &dgu[at + f], dout[i], gu[at], gu[at + f]);
+	}
 }
 
 extern "C" __global__ void k_rows(act *out, const act *x, const int *index, int c, int back)
