@@ -493,6 +493,50 @@ static void run_sample(struct engine *g)
 		.m = g->l.nout, .v = g->m.cfg.vocab });
 }
 
+/* Keeps the n likeliest of the words seen so far, in order. */
+static void keep_top(struct engine_top *top, int n, int have, int32_t id,
+		     float x)
+{
+	int at = have;
+
+	while (at > 0 && x > top[at - 1].logprob)
+		at--;
+	if (at == n)
+		return;
+	if (have == n)
+		have--;
+	memmove(top + at + 1, top + at, (size_t)(have - at) * sizeof *top);
+	top[at] = (struct engine_top){ id, x };
+}
+
+/* The n likeliest words of row k of the logits, of which `own` is known. */
+static int find_top(struct engine *g, struct engine_top *top, int n, int k,
+		    float temp, struct engine_top own, struct err *e)
+{
+	int v = g->m.cfg.vocab;
+	float inv = temp > 0 ? 1 / temp : 1, *w = g->words;
+	double sum = 0, lse;
+
+	if (gpu_download(g->g, w, (float *)g->logits + (size_t)k * (size_t)v,
+			 (size_t)v * sizeof *w, e))
+		return -1;
+	for (int i = 0; i < v; i++)
+		keep_top(top, n, i < n ? i : n, i, w[i]);
+	for (int i = 0; i < v; i++)
+		sum += exp((double)((w[i] - top[0].logprob) * inv));
+	lse = (double)(top[0].logprob * inv) + log(sum);
+	for (int i = 0; i < n; i++) {
+		struct engine_top *t = &top[i];
+
+		t->logprob = (float)((double)(t->logprob * inv) - lse);
+		if (t->logprob < ENGINE_NEVER)
+			t->logprob = ENGINE_NEVER;
+		if (t->id == own.id)
+			t->logprob = own.logprob;
+	}
+	return 0;
+}
+
 /* Scores the next n tokens after rows `t` on, which are at positions `pos`
  * on; 0 or -1. */
 static int score_some(struct engine *g, const struct engine_part *p, int t,
@@ -515,7 +559,16 @@ static int score_some(struct engine *g, const struct engine_part *p, int t,
 		.logits = g->logits, .target = target, .m = n,
 		.v = g->m.cfg.vocab,
 		.inv_temp = p->temp > 0 ? 1 / p->temp : 1 });
-	return gpu_download(g->g, p->score + pos + 1, g->out_lp, bytes, e);
+	if (gpu_download(g->g, p->score + pos + 1, g->out_lp, bytes, e))
+		return -1;
+	for (int i = pos + 1; p->score_top && i <= pos + n; i++) {
+		struct engine_top own = { p->token[i], p->score[i] };
+
+		if (find_top(g, p->score_top + i * p->score_ntop,
+			     p->score_ntop, i - pos - 1, p->temp, own, e))
+			return -1;
+	}
+	return 0;
 }
 
 /* Log-probabilities of tokens that this step's rows predict. */
@@ -541,50 +594,6 @@ static int score(struct engine *g, const struct engine_part *part, int nparts,
 	return 0;
 }
 
-/* Keeps the n likeliest of the words seen so far, in order. */
-static void keep_top(struct engine_top *top, int n, int have, int32_t id,
-		     float x)
-{
-	int at = have;
-
-	while (at > 0 && x > top[at - 1].logprob)
-		at--;
-	if (at == n)
-		return;
-	if (have == n)
-		have--;
-	memmove(top + at + 1, top + at, (size_t)(have - at) * sizeof *top);
-	top[at] = (struct engine_top){ id, x };
-}
-
-/* The likeliest words of row k of the logits. */
-static int find_top(struct engine *g, struct engine_part *p, int k,
-		    struct err *e)
-{
-	int v = g->m.cfg.vocab;
-	float inv = p->temp > 0 ? 1 / p->temp : 1, *w = g->words;
-	double sum = 0, lse;
-
-	if (gpu_download(g->g, w, (float *)g->logits + (size_t)k * (size_t)v,
-			 (size_t)v * sizeof *w, e))
-		return -1;
-	for (int i = 0; i < v; i++)
-		keep_top(p->top, p->ntop, i < p->ntop ? i : p->ntop, i, w[i]);
-	for (int i = 0; i < v; i++)
-		sum += exp((double)((w[i] - p->top[0].logprob) * inv));
-	lse = (double)(p->top[0].logprob * inv) + log(sum);
-	for (int i = 0; i < p->ntop; i++) {
-		struct engine_top *t = &p->top[i];
-
-		t->logprob = (float)((double)(t->logprob * inv) - lse);
-		if (t->logprob < ENGINE_NEVER)
-			t->logprob = ENGINE_NEVER;
-		if (t->id == p->id)
-			t->logprob = p->logprob;
-	}
-	return 0;
-}
-
 /* What was drawn, to the host. */
 static int fetch(struct engine *g, struct engine_part *part, struct err *e)
 {
@@ -598,7 +607,9 @@ static int fetch(struct engine *g, struct engine_part *part, struct err *e)
 
 		p->id = l->drawn[i];
 		p->logprob = l->drawn_lp[i];
-		if (p->ntop && find_top(g, p, i, e))
+		if (p->ntop && find_top(g, p->top, p->ntop, i, p->temp,
+					(struct engine_top){ p->id,
+							     p->logprob }, e))
 			return -1;
 	}
 	return 0;

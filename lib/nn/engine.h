@@ -69,6 +69,10 @@ struct engine_part {
 	 * positions from + 1 .. from + rows that are below `scored`. */
 	float *score;
 	int scored;
+	/* If not NULL: score_top[i * score_ntop] on, likewise, the likeliest
+	 * tokens there. */
+	struct engine_top *score_top;
+	int score_ntop;			/* at most ENGINE_TOP */
 	/* If not NULL, called before a token is drawn: lowers the logits of
 	 * those that may not be. */
 	void (*mask)(void *ctx, float *logits);

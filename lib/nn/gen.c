@@ -228,7 +228,8 @@ static void fill_parts(struct gen *g, int n)
 			.from = p->from, .rows = p->rows, .draws = p->draws,
 			.temp = r->temp, .top_p = r->top_p, .top_k = r->top_k,
 			.min_p = r->min_p, .score = r->prompt_logprob,
-			.scored = r->nprompt,
+			.scored = r->nprompt, .score_top = r->prompt_top,
+			.score_ntop = r->ntop,
 		};
 		if (!p->draws)
 			continue;

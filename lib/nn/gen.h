@@ -59,6 +59,8 @@ struct gen_req {
 	/* If not NULL, nprompt numbers: the log-probability of each token of
 	 * the prompt but the first, at `temp` (at 1 when it is 0). */
 	float *prompt_logprob;
+	/* With it, nprompt * ntop, or NULL: the likeliest tokens there. */
+	struct engine_top *prompt_top;
 	/* Results; the caller's arrays of max_new, and of max_new * ntop. */
 	int32_t *id;
 	float *logprob;

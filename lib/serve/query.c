@@ -12,9 +12,8 @@
 #include <time.h>
 
 #include "base/io.h"
-#include "base/utf8.h"
 #include "serve/reply.h"
-#include "serve/tools.h"
+#include "serve/tell.h"
 
 #define RETRY_MOST 60
 
@@ -56,6 +55,8 @@ static void free_query(struct query *q)
 		free(h->r.id);
 		free(h->r.logprob);
 		free(h->r.top);
+		free(h->r.prompt_logprob);
+		free(h->r.prompt_top);
 		free(h->end);
 		str_release(&h->text);
 	}
@@ -68,6 +69,7 @@ static void free_query(struct query *q)
 	want_release(&q->w);
 	str_release(&q->body);
 	str_release(&q->out);
+	str_release(&q->news);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
 }
@@ -400,6 +402,28 @@ static int find_guide(struct query *q, struct fault *f)
 	return q->guide ? 0 : fault_set(f, 500, NULL, NULL, "no memory");
 }
 
+/* Of all choices with one prompt the first has it scored. */
+static int fill_echo(struct query *q, struct choice *h, struct fault *f)
+{
+	const struct want *w = &q->w;
+	size_t n = (size_t)h->r.nprompt;
+
+	h->lead = w->echo ? h->r.nprompt : 0;
+	if (!w->echo || !w->logprobs || h->index % w->n)
+		return 0;
+	if (w->top && h->r.nprompt > QUERY_SCORED)
+		return fault_set(f, 400, "invalid_value", "echo", "'echo' with "
+				 "'logprobs' above 0 is for prompts of at most "
+				 "%d tokens, and this one has %zu",
+				 QUERY_SCORED, n);
+	h->r.prompt_logprob = calloc(n, sizeof *h->r.prompt_logprob);
+	if (w->top)
+		h->r.prompt_top = calloc(n * (size_t)w->top,
+					 sizeof *h->r.prompt_top);
+	return h->r.prompt_logprob && (!w->top || h->r.prompt_top) ? 0 :
+	       fault_set(f, 500, NULL, NULL, "no memory");
+}
+
 static int fill_choice(struct query *q, int i, uint64_t seed,
 		       const struct gen_weights *now, struct fault *f)
 {
@@ -428,7 +452,9 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 				"prompt");
 	h->r.id = calloc((size_t)most + 1, sizeof *h->r.id);
 	h->r.logprob = calloc((size_t)most + 1, sizeof *h->r.logprob);
-	h->end = calloc((size_t)most + 1, sizeof *h->end);
+	if (fill_echo(q, h, f))
+		return -1;
+	h->end = calloc((size_t)(most + h->lead) + 1, sizeof *h->end);
 	if (w->top)
 		h->r.top = calloc((size_t)most * (size_t)w->top + 1,
 				  sizeof *h->r.top);
@@ -594,90 +620,6 @@ static void prepare_task(struct task *t)
 	}
 }
 
-/* How many bytes at the end of a text may be the beginning of a stop text. */
-static size_t stop_begun(const struct query *q, const struct str *s)
-{
-	size_t most = 0;
-
-	for (int i = 0; i < q->w.nstops; i++) {
-		size_t n = strlen(q->w.stop[i]) - 1;
-
-		for (n = n < s->len ? n : s->len; n > most; n--)
-			if (!memcmp(s->buf + s->len - n, q->w.stop[i], n))
-				most = n;
-	}
-	return most;
-}
-
-/* Looks for a stop text that ends behind byte `was`. */
-static void look_for_stop(const struct query *q, struct choice *h, size_t was)
-{
-	for (int i = 0; i < q->w.nstops; i++) {
-		const char *stop = q->w.stop[i], *hit;
-		size_t n = strlen(stop), from = was >= n ? was - n + 1 : 0;
-
-		if (h->text.len < from + n)
-			continue;
-		hit = memmem(h->text.buf + from, h->text.len - from, stop, n);
-		if (hit && (size_t)(hit - h->text.buf) < h->limit) {
-			h->limit = (size_t)(hit - h->text.buf);
-			h->stopped = 1;
-		}
-	}
-}
-
-/* Takes the tokens that are new into the text. */
-static void absorb(struct query *q, struct choice *h)
-{
-	const struct tok *tok = prompt_tok(q->c->prompt);
-
-	while (h->seen < h->got && !h->stopped) {
-		size_t was = h->text.len;
-
-		tok_decode(tok, &h->r.id[h->seen], 1, 1, &h->text);
-		h->end[h->seen++] = h->text.len;
-		look_for_stop(q, h, was);
-	}
-}
-
-/* Up to which byte the text stays as it is: the rest may turn out to be a stop
- * text or half a character. */
-static size_t settled(const struct query *q, const struct choice *h)
-{
-	size_t n = h->text.len;
-
-	if (h->stopped)
-		return h->limit;
-	return h->ended ? n :
-	       utf8_whole(h->text.buf, n - stop_begun(q, &h->text));
-}
-
-/* Of these, up to which it can be told: the rest may turn out to be a call. */
-static size_t certain(const struct query *q, const struct choice *h, size_t n)
-{
-	size_t content = q->w.tools && n ? tools_content(h->text.buf, n) : n;
-
-	return content > h->told || !q->w.tools ? content : h->told;
-}
-
-static void tell_choice(struct query *q, struct choice *h)
-{
-	size_t n;
-
-	absorb(q, h);
-	if (q->state != QUERY_STREAM || h->finished)
-		return;
-	n = settled(q, h);
-	reply_more(q, h, certain(q, h, n), &q->out);
-	if (q->w.tools && n)
-		reply_calls(q, h, n, &q->out);
-	if (h->ended) {
-		if (reply_finish(q, h, &q->out))
-			q->out.failed = 1;
-		h->finished = 1;
-	}
-}
-
 /* Of a choice that the engine failed on. */
 static void find_failure(struct query *q)
 {
@@ -699,29 +641,46 @@ static void refuse_answer(struct query *q)
 {
 	struct fault f;
 
-	str_release(&q->out);
 	fault_set(&f, 400, "answer_too_large", NULL, "the answer would be "
 		  "longer than 256 MiB; ask for fewer choices, tokens or "
 		  "top_logprobs at once");
 	set_fault(q, &f);
 }
 
-static void finish_answer(struct query *q)
+/* The answer is there.  With the lock. */
+static void hand_over(struct query *q, int no_memory)
 {
 	struct fault f;
 
-	if (q->state == QUERY_STREAM) {
-		reply_end(q, &q->out);
-	} else if (reply_whole(q, &q->out)) {
-		str_release(&q->out);
+	if (no_memory) {
 		fault_set(&f, 500, NULL, NULL, "no memory");
 		set_fault(q, &f);
-	} else if (q->out.failed) {
+	} else if (q->news.failed) {
 		refuse_answer(q);
 	} else {
+		str_release(&q->out);
+		q->out = q->news;
+		q->news = (struct str)STR_INIT;
 		q->state = QUERY_ANSWER;
 	}
 	q->done = 1;
+}
+
+/* What was written is to be sent, unless a fault has ended it meanwhile.
+ * With the lock. */
+static void publish(struct query *q, int no_memory)
+{
+	if (!q->done && q->w.stream) {
+		if (q->news.failed)
+			q->out.failed = 1;
+		else if (q->news.len)
+			str_add(&q->out, q->news.buf, q->news.len);
+		q->done = q->settled;
+	} else if (!q->done && q->settled) {
+		hand_over(q, no_memory);
+	}
+	str_reset(&q->news);
+	wake(q);
 }
 
 /* Cancels what need not go on; without the lock, since gen has its own. */
@@ -733,12 +692,12 @@ static void cancel(struct query *q, int all)
 				   &q->choice[i].r);
 }
 
-void query_tell(struct query *q)
+/* Ends it if its time is over, or the engine has failed.  Whether there is
+ * something to write.  With the lock. */
+static int is_open(struct query *q)
 {
 	struct fault f;
-	int all;
 
-	pthread_mutex_lock(&q->lock);
 	if (q->late > 1 && !q->done) {
 		fault_shutdown(&f);
 		set_fault(q, &f);
@@ -747,14 +706,22 @@ void query_tell(struct query *q)
 			  "than %g s", q->c->o.timeout_s);
 		set_fault(q, &f);
 	}
-	if (q->runs && !q->done && !q->gone) {
+	if (q->runs && !q->done && !q->gone)
 		find_failure(q);
-		for (int i = 0; i < q->nchoices && !q->done; i++)
-			tell_choice(q, &q->choice[i]);
-		if (q->settled && !q->done)
-			finish_answer(q);
-		wake(q);
-	}
+	return q->runs && !q->done && !q->gone;
+}
+
+void query_tell(struct query *q)
+{
+	int all, open, rc;
+
+	pthread_mutex_lock(&q->lock);
+	open = is_open(q);
+	pthread_mutex_unlock(&q->lock);
+	rc = open ? tell_write(q) : 0;
+	pthread_mutex_lock(&q->lock);
+	if (open)
+		publish(q, rc);
 	all = q->done || q->gone;
 	pthread_mutex_unlock(&q->lock);
 	if (q->runs)

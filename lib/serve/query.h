@@ -15,11 +15,14 @@
 #include "serve/guide.h"
 #include "serve/tools.h"
 
+#define QUERY_SCORED 4096	/* tokens of a prompt with alternatives */
+
 /* One completion. */
 struct choice {
 	struct query *q;
 	struct gen_req r;
 	int index;
+	int lead;			/* tokens of the prompt in the answer */
 	/* What the engine has said, with the core's lock. */
 	int avail, over;
 	struct gen_weights weights_now;
@@ -72,6 +75,7 @@ struct query {
 	/* The teller's copies: `submitted`, and whether nothing runs any
 	 * more. */
 	int late, runs, settled;
+	struct str news;		/* what it writes */
 	/* With its own. */
 	pthread_mutex_t lock;
 	int refs;

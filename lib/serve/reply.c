@@ -25,6 +25,46 @@ static const char *text_at(const struct choice *h, size_t at)
 	return h->text.buf ? h->text.buf + at : "";
 }
 
+static const struct tok_ids *prompt_of(const struct query *q,
+				       const struct choice *h)
+{
+	return &q->prompt[h->index / q->w.n];
+}
+
+/* Token i of an answer, of which the first may be the prompt's. */
+static int32_t id_of(const struct choice *h, int i)
+{
+	return i < h->lead ? h->r.prompt[i] : h->r.id[i - h->lead];
+}
+
+/* The first choice with its prompt has that scored. */
+static const struct gen_req *scores_of(const struct query *q,
+				       const struct choice *h)
+{
+	return &q->choice[h->index / q->w.n * q->w.n].r;
+}
+
+static void write_logprob(const struct query *q, const struct choice *h, int i,
+			  struct jw *w)
+{
+	if (!i && h->lead)
+		jw_null(w);
+	else
+		jw_num(w, (double)(i < h->lead ?
+				   scores_of(q, h)->prompt_logprob[i] :
+				   h->r.logprob[i - h->lead]));
+}
+
+/* The alternatives to token i. */
+static const struct engine_top *top_of(const struct query *q,
+				       const struct choice *h, int i)
+{
+	size_t n = (size_t)h->r.ntop;
+
+	return i < h->lead ? scores_of(q, h)->prompt_top + (size_t)i * n :
+	       h->r.top + (size_t)(i - h->lead) * n;
+}
+
 /* A token's own text. */
 static void write_token(const struct query *q, int32_t id, struct jw *w,
 			int bytes)
@@ -63,8 +103,7 @@ static void write_own(const struct choice *h, int i, struct jw *w)
 static void write_top(const struct query *q, const struct choice *h, int i,
 		      struct jw *w)
 {
-	const struct engine_top *t = h->r.top + (size_t)i *
-				     (size_t)h->r.ntop;
+	const struct engine_top *t = top_of(q, h, i);
 
 	jw_arr(w);
 	for (int k = 0; k < h->r.ntop; k++) {
@@ -89,9 +128,10 @@ static void chat_logprobs(const struct query *q, const struct choice *h,
 		jw_obj(w);
 		jw_key(w, "token");
 		write_own(h, i, w);
-		jw_knum(w, "logprob", (double)h->r.logprob[i]);
+		jw_key(w, "logprob");
+		write_logprob(q, h, i, w);
 		jw_key(w, "bytes");
-		write_token(q, h->r.id[i], w, 1);
+		write_token(q, id_of(h, i), w, 1);
 		jw_key(w, "top_logprobs");
 		write_top(q, h, i, w);
 		jw_end_obj(w);
@@ -107,11 +147,14 @@ static void text_top(const struct query *q, const struct choice *h, int i,
 		     struct jw *w)
 {
 	const struct tok *tok = prompt_tok(q->c->prompt);
-	const struct engine_top *t = h->r.top + (size_t)i *
-				     (size_t)h->r.ntop;
+	const struct engine_top *t = top_of(q, h, i);
 	struct str key = STR_INIT, all = STR_INIT;
 	struct jw one;
 
+	if (!i && h->lead) {
+		jw_null(w);
+		return;
+	}
 	jw_obj(w);
 	for (int k = 0; k < h->r.ntop; k++) {
 		size_t was = all.len;
@@ -156,7 +199,7 @@ static void text_logprobs(const struct query *q, const struct choice *h,
 	jw_key(w, "token_logprobs");
 	jw_arr(w);
 	for (int i = s->from; i < s->to; i++)
-		jw_num(w, (double)h->r.logprob[i]);
+		write_logprob(q, h, i, w);
 	jw_end_arr(w);
 	jw_key(w, "top_logprobs");
 	if (h->r.ntop) {
@@ -193,8 +236,8 @@ static void write_tokens(const struct query *q, const struct choice *h,
 		return;
 	jw_key(w, "token_ids");
 	jw_arr(w);
-	for (int i = s->from; i < s->to; i++)
-		jw_int(w, h->r.id[i]);
+	for (int i = s->from > h->lead ? s->from : h->lead; i < s->to; i++)
+		jw_int(w, id_of(h, i));
 	jw_end_arr(w);
 }
 
@@ -205,12 +248,6 @@ static void write_prompt_ids(const struct tok_ids *p, struct jw *w)
 	for (size_t i = 0; i < p->n; i++)
 		jw_int(w, p->id[i]);
 	jw_end_arr(w);
-}
-
-static const struct tok_ids *prompt_of(const struct query *q,
-				       const struct choice *h)
-{
-	return &q->prompt[h->index / q->w.n];
 }
 
 static const char *finish_of(const struct choice *h, size_t calls)
@@ -378,7 +415,7 @@ static void write_usage(const struct query *q, struct jw *w)
 	for (int i = 0; i < q->w.nprompts; i++)
 		prompt += (int64_t)q->prompt[i].n;
 	for (int i = 0; i < q->nchoices; i++) {
-		new += q->choice[i].seen;
+		new += q->choice[i].seen - q->choice[i].lead;
 		if (i % q->w.n == 0)
 			shared += q->choice[i].r.shared;
 	}

@@ -224,6 +224,11 @@ static int read_stream_options(struct want *w, const struct json *j,
 	return 0;
 }
 
+static int read_echo(struct want *w, const struct json *j, struct fault *f)
+{
+	return flag(j, &w->echo, f);
+}
+
 static int read_ignore_eos(struct want *w, const struct json *j,
 			   struct fault *f)
 {
@@ -390,7 +395,7 @@ static const struct member members[] = {
 	{ "frequency_penalty", BOTH, read_nothing },
 	{ "presence_penalty", BOTH, read_nothing },
 	{ "logit_bias", BOTH, read_nothing },
-	{ "echo", TEXT, read_nothing },
+	{ "echo", TEXT, read_echo },
 	{ "suffix", TEXT, read_nothing },
 };
 

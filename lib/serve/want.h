@@ -39,6 +39,7 @@ struct want {
 	const struct json *prompts;	/* text: see want_prompt */
 	int nprompts;
 	int n, stream, stream_usage;
+	int echo;			/* text */
 	int64_t max_tokens;		/* -1: all that fit */
 	double temperature, top_p, min_p;
 	int64_t top_k;

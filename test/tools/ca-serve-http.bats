@@ -146,6 +146,41 @@ long='{"prompt":"the in","max_tokens":240,"ignore_eos":true'
 	finish
 }
 
+@test "an echoed prompt is scored as its tokens were when they were drawn" {
+	serve
+	local body='{"prompt":"the in","max_tokens":40,"ignore_eos":true,"seed":5,"logprobs":3,
+		"return_token_ids":true'
+	[ "$(text "$body}")" = 200 ]
+	cp answer drawn
+	# All of it again as a prompt, and nothing more.
+	jq -c '{prompt: (.choices[0].prompt_token_ids + .choices[0].token_ids), max_tokens: 0,
+		echo: true, logprobs: 3, return_token_ids: true}' drawn >again
+	[ "$(text @again)" = 200 ]
+	jq -e --slurpfile d drawn '($d[0].choices[0]) as $d | .choices[0] |
+		.text == "the in" + $d.text and .finish_reason == "length" and
+		.token_ids == [] and .logprobs.token_logprobs[0] == null and
+		.logprobs.top_logprobs[0] == null and
+		.logprobs.token_logprobs[-40:] == $d.logprobs.token_logprobs and
+		.logprobs.top_logprobs[-40:] == $d.logprobs.top_logprobs and
+		(.logprobs.tokens | join("")) == .text' answer
+	jq -e '.usage.completion_tokens == 0' answer
+	# Of several choices, and in a stream.
+	[ "$(text "$body,\"n\":2,\"echo\":true}")" = 200 ]
+	jq -e '.choices | .[0].logprobs.token_logprobs[1:4] == .[1].logprobs.token_logprobs[1:4] and
+		all(.text[:6] == "the in" and (.logprobs.tokens | join("")) == .text and
+			(.token_ids | length) == 40)' answer
+	jq -c '[.choices[].logprobs]' answer >whole
+	[ "$(text "$body,\"n\":2,\"echo\":true,\"stream\":true}")" = 200 ]
+	sed -n 's/^data: {/{/p' answer | jq -sc '[.[].choices[] | select(.logprobs)] | group_by(.index) |
+		map(map(.logprobs) | {tokens: map(.tokens[]), token_logprobs: map(.token_logprobs[]),
+			top_logprobs: map(.top_logprobs[]), text_offset: map(.text_offset[])})' >told
+	cmp whole told
+	# A stop text is not looked for in what the client says.
+	[ "$(text "$body,\"echo\":true,\"stop\":\"the\"}")" = 200 ]
+	jq -e '.choices[0].text[:6] == "the in"' answer
+	finish
+}
+
 @test "a stop text ends a completion and is not told" {
 	serve
 	[ "$(text "$long,\"seed\":3,\"return_token_ids\":true}")" = 200 ]
