@@ -38,6 +38,7 @@ ENOUGH = 16                     # elements that tell signs
 DEGREE = 5                      # of polynomials
 PERM_DIMS = 3
 CALLS, SURE = 3, 15
+SMALL = 1 << 20                 # bytes of inputs that nothing takes long for
 # A call on so many elements that takes no longer than this only makes a view.
 IDLE_ELEMENTS, IDLE_S = 1 << 20, 30e-6
 # Names of operators that are left out, and why.
@@ -370,8 +371,6 @@ class Grower:
 
     def time(self, piece, calls=CALLS):
         """Milliseconds of the quickest call; raises what the call raises."""
-        if sum(map(pieces.nbytes, piece["inputs"])) > self.most:
-            raise Skip("its inputs would be too large")
         with self.device:
             model, make = pieces.load(pieces.render([piece]))
             args = make()
@@ -405,22 +404,40 @@ class Grower:
             return {piece["inputs"][0]["shape"][0]}
         return {n for s in piece["inputs"] for n in s["shape"] if n > 1}
 
-    def larger(self, piece, was, took, near):
+    def larger(self, piece, was, done, near):
         """What the size `was` becomes; close to a limit, half as much again."""
         now = max(2 * was, 8) & ~7 if was > 4 else 8
         if near:
             now = was + was // 2 & ~7
-        elif took < self.ms / 64 and was >= 64:
+        elif done < 1 / 64 and was >= 64:
             now *= 4
         return now + 8 if now in self.classes(piece) else now
 
-    def grow(self, piece, sure=True):
-        """The grown piece and its time.  Not sure: others may be at work, so that it may have
-        to grow further when they are not."""
+    def enlarged(self, piece):
+        """The piece with inputs of SMALL bytes, nothing having been run."""
+        for _ in range(STEPS):
+            free = sorted(self.classes(piece))
+            if nbytes(piece) >= min(SMALL, self.most) or not free:
+                break
+            piece = self.resized(piece, free[0], self.larger(piece, free[0], 1, False))
+        return piece
+
+    def warm(self, piece):
+        """Calls it once, since a first call loads what the operator consists of; whether that
+        went well is found out later."""
+        with contextlib.suppress(Exception):
+            self.time(piece, 1)
+
+    def grow(self, piece):
+        """The piece grown until it takes its time, and that time."""
+        with contextlib.suppress(Exception):
+            large = self.enlarged(piece)
+            if self.time(large) < self.ms:
+                piece = large
         took = self.time(piece)
         near, frozen = set(), set()
         for _ in range(STEPS):
-            if took >= self.ms and sure:
+            if took >= self.ms:
                 took = min(took, self.time(piece, SURE))
             if took >= self.ms:
                 return piece, took
@@ -428,9 +445,11 @@ class Grower:
             if not free:
                 break
             was = free[0]
-            now = self.larger(piece, was, took, was in near)
+            now = self.larger(piece, was, took / self.ms, was in near)
             try:
                 bigger = self.resized(piece, was, now)
+                if nbytes(bigger) > self.most:
+                    raise Skip("its inputs would be too large")
                 took = self.time(bigger)
                 piece = bigger
             except Exception as exc:
@@ -438,10 +457,14 @@ class Grower:
                 if self.short or (isinstance(exc, Skip) and "nothing" in str(exc)):
                     break
                 (frozen if was in near or was < 16 else near).add(was)
-        took = min(took, self.time(piece, SURE)) if sure else took
-        if took < self.ms / 3 and sure:
+        took = min(took, self.time(piece, SURE))
+        if took < self.ms / 3:
             raise Skip(f"with the largest inputs that fit it takes {took:.2g} ms")
         return piece, took
+
+
+def nbytes(piece):
+    return sum(map(pieces.nbytes, piece["inputs"]))
 
 
 class Crawl(Maker):
@@ -484,12 +507,15 @@ class Crawl(Maker):
                 yield NONE
                 piece = ready(piece)
                 grown += 1
-                # While others work, too: few steps are left for when they may not.
                 yield SHARED
-                piece, _ = grower.grow(piece, sure=False)
+                grower.warm(piece)
                 yield ALONE
                 piece, took = grower.grow(piece)
-                yield SHARED
+                # Processes side by side on a GPU wait long for each other, whenever one waits
+                # for a result; and have to share its memory.
+                if self.device.type == "cpu":
+                    yield SHARED
+                torch.manual_seed(0)    # whatever growing has drawn
                 live.check([piece], self.device)
                 live.check_alone(piece, self.device, True)
                 return {"piece": piece, "code": pieces.render([piece]), "ms": took}

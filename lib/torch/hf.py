@@ -24,7 +24,7 @@ from catorch.pieces import finite, first_tensor
 from catorch.proto import END_BAD_REQUEST, END_OOM, END_UNSUPPORTED, PHASE_FORWARD
 from catorch.shim import Fail, is_oom, tail_of
 from catorch.task import trace
-from catorch.turns import ALONE, NONE, SHARED, Maker
+from catorch.turns import ALONE, NONE, Maker
 
 SMALL = {
     "hidden_size": 256, "d_model": 256, "n_embd": 256, "dim": 256, "embed_dim": 256,
@@ -297,12 +297,9 @@ class Hf(Maker):
                 code = draft.render(1, wide, shape)
                 if not same(draft, real, code):
                     raise No("alone it computes something else")
-                # While others work, too: then few steps are left for when they may not.
-                yield SHARED
-                batch, *_ = self.grown(draft, wide, shape, ms, most)
                 yield ALONE
-                _, code, took, model, args = self.grown(draft, wide, shape, ms, most, batch)
-                yield SHARED
+                code, took, model, args = self.grown(draft, wide, shape, ms, most)
+                yield NONE
                 return {"code": code, "ms": took, "hash": trace(model, args)["hash"]}
             except No as exc:
                 raise exc
@@ -318,9 +315,8 @@ class Hf(Maker):
         space["mask"] = torch.full((SEQUENCE, SEQUENCE), float("-inf")).triu(1)[None, None]
         eval(f"real({', '.join(args)})".replace("self.mask", "mask"), space)
 
-    def grown(self, draft, wide, shape, ms, most, batch=1):
-        """(batch, code, milliseconds, model, arguments), the batch grown from this one on."""
-        clock = Clock(self.device)
+    def grown(self, draft, wide, shape, ms, most):
+        batch, clock = 1, Clock(self.device)
         while True:
             code = draft.render(batch, wide, shape)
             with self.device:
@@ -331,7 +327,7 @@ class Hf(Maker):
             call = functools.partial(model, *args)
             took = min(clock.time(call)[0] for _ in range(CALLS)) * 1e3
             if took >= ms:
-                return batch, code, took, model, args
+                return code, took, model, args
             batch *= 2 if took > ms / 4 else 4
             if batch > LARGEST:
                 raise No("with the largest inputs it takes too short a time")
