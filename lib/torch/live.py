@@ -12,7 +12,9 @@ FEW = 64                        # one element in so many has to differ
 ROUNDING = 1e-6                 # of a result, relatively
 SHAKES = 3                      # else a step that few elements are near may go unseen
 LONG = 8                        # axes along which all has to be read
-PART = 1 << 18                  # elements that are compared at once
+PART = 1 << 18                  # elements that are compared at once; on a GPU, which wants many
+PART_CUDA = 1 << 26
+NOISE = {}                      # by device and type: some, to be taken from where chance says
 
 
 class No(Exception):
@@ -21,8 +23,6 @@ class No(Exception):
 
 class Chain:
     """The pieces of a rendered file, to be called one by one."""
-
-    given = ()                  # what the last run was called with
 
     def __init__(self, stack, code):
         self.stack = stack
@@ -41,15 +41,24 @@ class Chain:
                     count += 1
             yield pieces.fill(piece["call"], f"self.op{k}", values)
 
-    def run(self, inputs, without=None, shaken=False):
+    def first_user(self, i):
+        """The piece that takes the Kth input."""
+        for k, piece in enumerate(self.stack):
+            i -= len(piece["inputs"]) - (k > 0)
+            if i < 0:
+                return k
+        return len(self.stack)
+
+    def run(self, inputs, without=None, shaken=False, known=()):
         """Every piece's result; shaken, each works on what the one before might as well have
-        given."""
+        given.  Those of the first pieces may be known."""
         space = {"self": self.model, "torch": torch, "nn": nn}
-        self.given = [t.clone() for t in inputs]
-        space.update((f"x{i}", t) for i, t in enumerate(self.given))
+        space.update((f"x{i}", t) for i, t in enumerate(inputs))
         results = []
         for k, call in enumerate(self.calls()):
-            if k != without:
+            if k < len(known):
+                space["x"] = known[k]
+            elif k != without:
                 space["x"] = eval(call, space)
             elif not k:
                 space["x"] = inputs[self.stack[0]["chain"]]
@@ -79,7 +88,8 @@ def differ(a, b, least=None):
     least = max(a.numel() / FEW, 1) if least is None else least
     count = 0
     # A part shows it, mostly.
-    for pair in zip(a.reshape(-1).split(PART), b.reshape(-1).split(PART), strict=True):
+    part = PART_CUDA if a.is_cuda else PART
+    for pair in zip(a.reshape(-1).split(part), b.reshape(-1).split(part), strict=True):
         count += apart(*pair)
         if count >= least:
             return True
@@ -90,7 +100,19 @@ def shake(value):
     """The same but for a few last digits."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    return value * (1 + ROUNDING * torch.randn_like(value))
+    key = value.device, value.dtype
+    if key not in NOISE:
+        NOISE[key] = 1 + ROUNDING * torch.randn(2 * PART, dtype=key[1], device=key[0])
+    shaken = value.clone(memory_format=torch.contiguous_format)
+    start = int(torch.randint(PART, ()))
+    for part in shaken.view(-1).split(PART if key[0].type == "cpu" else PART_CUDA):
+        part.mul_(noise_like(part, NOISE[key][start:start + PART]))
+    return shaken
+
+
+def noise_like(part, noise):
+    n = part.numel()
+    return noise.repeat(-(-n // noise.numel()))[:n] if n > noise.numel() else noise[:n]
 
 
 def first(result):
@@ -101,11 +123,11 @@ def first(result):
 
 
 def check_calls(chain, inputs, others):
-    """The last result, if it hangs on the inputs and on nothing else."""
+    """The results, if the last hangs on the inputs and on nothing else."""
+    given = [t.clone() for t in inputs]
     try:
         with Recorder(writes=True) as seen:
-            results = chain.run(inputs)
-        given = chain.given
+            results = chain.run(given)
         second = chain.run(others)
     except torch.OutOfMemoryError:
         raise
@@ -124,14 +146,15 @@ def check_calls(chain, inputs, others):
     if not all(differ(*pair) for pair in pairs) or \
             not differ(pairs[-1][0], torch.zeros_like(pairs[-1][0])):
         raise No("the result hardly depends on the inputs")
-    return pairs[-1][0]
+    return results
 
 
-def check_pieces(chain, inputs, whole):
+def check_pieces(chain, inputs, results):
     """Every piece matters: without it the result is another one."""
+    whole = first(results[-1])
     for k in range(len(chain.stack)):
         try:
-            rest = chain.run(inputs, without=k)[-1]
+            rest = chain.run(inputs, without=k, known=results[:k])[-1]
         except torch.OutOfMemoryError:
             raise
         except Exception:
@@ -140,18 +163,21 @@ def check_pieces(chain, inputs, whole):
             raise No("an operator changes nothing")
 
 
-def check_rounding(chain, inputs, whole):
+def check_rounding(chain, inputs, results):
     """No operator makes a step, or a wreck, of another's last digits: who rounds otherwise
     would be wrong."""
+    whole = first(results[-1])
     for _ in range(SHAKES if len(chain.stack) > 1 else 0):
-        if differ(whole, first(chain.run(inputs, shaken=True)[-1]), 1):
+        if differ(whole, first(chain.run(inputs, shaken=True, known=results[:1])[-1]), 1):
             raise No("rounding changes the result")
 
 
-def check_inputs(chain, inputs, others, whole):
+def check_inputs(chain, inputs, others, results):
+    whole = first(results[-1])
     for i, other in enumerate(others):
         try:
-            rest = first(chain.run([*inputs[:i], other, *inputs[i + 1:]])[-1])
+            rest = first(chain.run([*inputs[:i], other, *inputs[i + 1:]],
+                                   known=results[:chain.first_user(i)])[-1])
         except torch.OutOfMemoryError:
             raise
         except Exception:
@@ -174,10 +200,10 @@ def check(stack, device):
     with device:
         chain = Chain(stack, code)
         inputs, others = chain.get_inputs(), chain.get_inputs()
-    whole = check_calls(chain, inputs, others)
-    check_pieces(chain, inputs, whole)
-    check_inputs(chain, inputs, others, whole)
-    check_rounding(chain, inputs, whole)
+    results = check_calls(chain, inputs, others)
+    check_pieces(chain, inputs, results)
+    check_inputs(chain, inputs, others, results)
+    check_rounding(chain, inputs, results)
     return code
 
 

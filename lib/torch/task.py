@@ -157,13 +157,17 @@ def like(value, fn):
 
 
 def as_type(wide, t):
-    if not (t.is_floating_point() or t.is_complex()):
+    if wide.is_floating_point() and not (t.is_floating_point() or t.is_complex()):
         wide = wide.round()
     return wide.to(t.dtype).expand(t.shape).contiguous()
 
 
-def wide_of(t):
-    return t.to(torch.complex128 if t.is_complex() else torch.float64)
+PRECISE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+
+
+def wide_type(t):
+    """What is summed up in: t itself in it would take twice its memory."""
+    return torch.complex128 if t.is_complex() else torch.float64
 
 
 class Task(oracle.Oracle):
@@ -334,7 +338,7 @@ class Task(oracle.Oracle):
 
     def as_mean(self):
         result, modified = self.own()
-        return like(result, lambda t: as_type(wide_of(t).mean(), t)), modified
+        return like(result, lambda t: as_type(t.mean(dtype=wide_type(t)), t)), modified
 
     def as_slice(self, k):
         result, modified = self.own()
@@ -343,7 +347,7 @@ class Task(oracle.Oracle):
 
         def one(t):
             dim = (k,) if t.dim() > k else None
-            return as_type(wide_of(t).mean(dim, keepdim=True), t)
+            return as_type(t.mean(dim, keepdim=True, dtype=wide_type(t)), t)
         return like(result, one), modified
 
     def input_like(self, k, change):
@@ -356,7 +360,7 @@ class Task(oracle.Oracle):
             x = given[k]
             if x.numel() != t.numel() or (x.is_complex() and not t.is_complex()):
                 return torch.zeros_like(t)
-            return as_type(change(wide_of(x).reshape(t.shape), wide_of(t)), t)
+            return as_type(change(x.reshape(t.shape), t), t)
         return like(result, one), modified
 
     def as_copy(self, k):
@@ -364,6 +368,9 @@ class Task(oracle.Oracle):
 
     def as_multiple(self, k):
         def fitted(x, want):
-            x, want = x.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)
-            return x * ((x * want).sum() / (x * x).sum().clamp_min(1e-30))
+            wide = wide_type(want)
+            x, want = (v.nan_to_num(0, 0, 0) if v.dtype in PRECISE else
+                       v.to(wide).nan_to_num(0, 0, 0) for v in (x, want))
+            norm = (x * x).sum(dtype=wide).real.clamp_min(1e-30)
+            return x * ((x * want).sum(dtype=wide) / norm)
         return self.input_like(k, fitted)
