@@ -185,6 +185,20 @@ static int find_parts(struct reader *r, const void *region, size_t bytes,
 	return 0;
 }
 
+size_t trace_used(const void *region, size_t bytes)
+{
+	size_t fixed = sizeof(struct trace_head) + TRACE_NAMES, room;
+	uint64_t n;
+
+	if (bytes <= fixed)
+		return bytes;
+	room = (bytes - fixed) / sizeof(struct trace_rec);
+	/* Once: its writer may live. */
+	n = *(const volatile uint64_t *)((const char *)region +
+		offsetof(struct trace_head, records));
+	return n < room ? fixed + (size_t)n * sizeof(struct trace_rec) : bytes;
+}
+
 int trace_read(const void *region, size_t bytes, uint64_t from, uint64_t to,
 	       uint64_t step, struct trace_table *t, struct err *e)
 {

@@ -69,10 +69,14 @@ struct trace_table {
 	uint64_t lost;		/* did not fit or were dropped */
 };
 
+/* How much of a region's start is in use, by its writer's word; never more
+ * than there is. */
+size_t trace_used(const void *region, size_t bytes);
+
 /*
- * Reads a region after its child has ended.  Counted is what started in the
- * iterations with seq = from, from + step, … up to `to`.  CA_DATAERR when the
- * region was never begun (no CUPTI there) or is nonsense.
+ * Reads a region, or its used part, after its child has ended.  Counted is
+ * what started in the iterations with seq = from, from + step, … up to `to`.
+ * CA_DATAERR when the region was never begun (no CUPTI there) or is nonsense.
  */
 int trace_read(const void *region, size_t bytes, uint64_t from, uint64_t to,
 	       uint64_t step, struct trace_table *t, struct err *e);

@@ -548,6 +548,7 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 	struct str req = STR_INIT;
 	struct fail f;
 	void *copy;
+	size_t n;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
@@ -559,11 +560,12 @@ int runner_trace(struct judge *j, struct runner *r, uint64_t from,
 	if (rc)
 		return -1;
 	/* Read from a copy: the runner lives and may write meanwhile. */
-	copy = malloc(r->seen.bytes);
+	n = trace_used(r->seen.p, r->seen.bytes);
+	copy = malloc(n);
 	if (!copy)
 		return -1;
-	memcpy(copy, r->seen.p, r->seen.bytes);
-	rc = trace_read(copy, r->seen.bytes, from, to, step, t, NULL);
+	memcpy(copy, r->seen.p, n);
+	rc = trace_read(copy, n, from, to, step, t, NULL);
 	free(copy);
 	return rc;
 }

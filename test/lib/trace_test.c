@@ -106,6 +106,31 @@ static void sums_and_rows(void **state)
 	trace_free(&t);
 }
 
+static void the_used_part_says_as_much(void **state)
+{
+	struct trace_table t;
+	size_t used;
+	char *part;
+
+	(void)state;
+	begin();
+	add(TRACE_MARK, 100, 0, 1, 0);
+	add(TRACE_KERNEL, 110, 120, 0, name("_Z1aPf"));
+	used = trace_used(region, TRACE_BYTES);
+	assert_int_equal(used, (char *)&rec[2] - region);
+	part = malloc(used);
+	assert_non_null(part);
+	memcpy(part, region, used);
+	assert_int_equal(trace_read(part, used, 1, 1, 1, &t, NULL), 0);
+	assert_int_equal(t.lost, 0);
+	assert_int_equal(t.row[0].ns, 10);
+	trace_free(&t);
+	free(part);
+	head->records = UINT64_MAX;
+	assert_int_equal(trace_used(region, TRACE_BYTES), TRACE_BYTES);
+	assert_int_equal(trace_used(region, 8), 8);
+}
+
 static void nonsense(void **state)
 {
 	struct trace_table t;
@@ -212,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_and_rows),
+		cmocka_unit_test(the_used_part_says_as_much),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(names),
 		cmocka_unit_test(told),
