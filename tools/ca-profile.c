@@ -66,6 +66,12 @@ static void print(void *ctx, const struct rec *r)
 	json_free(p);
 }
 
+static void idle(void *ctx, int fd)
+{
+	(void)ctx;
+	judging_rest(&judging, fd, 1);
+}
+
 static const char *status(void *ctx, const struct rec *r)
 {
 	enum status s = judge_status(r, field());
@@ -111,7 +117,7 @@ int main(int argc, char **argv)
 	struct stage_ops ops = {
 		.name = "ca-profile", .record = record,
 		.directory = judging_directory, .wants = wants,
-		.status = status,
+		.status = status, .idle = idle,
 	};
 	struct err e = ERR_INIT;
 	struct common c;

@@ -41,6 +41,12 @@ static void done(void *ctx, const struct rec *r)
 	str_release(&text);
 }
 
+static void idle(void *ctx, int fd)
+{
+	(void)ctx;
+	judging_rest(&judging, fd, 0);
+}
+
 static const char *status(void *ctx, const struct rec *r)
 {
 	enum status s = judge_status(r, "verify");
@@ -72,7 +78,7 @@ int main(int argc, char **argv)
 	struct stage_ops ops = {
 		.name = "ca-verify", .record = record,
 		.directory = judging_directory, .wants = judging_wants,
-		.done = done, .status = status,
+		.done = done, .status = status, .idle = idle,
 	};
 	struct err e = ERR_INIT;
 	struct common c;

@@ -49,6 +49,13 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	       judge_reference(j, r, e);
 }
 
+static void idle(void *ctx, int fd)
+{
+	struct serve *s = ctx;
+
+	judging_rest(&s->quick, fd, 1);
+}
+
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 		const struct common *c, int quick_grade, struct err *e)
 {
@@ -56,7 +63,7 @@ int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 			   .quick_grade = quick_grade };
 	struct stage_ops ops = {
 		.name = "ca-agent", .record = judge, .wants = judging_wants,
-		.ctx = &s
+		.idle = idle, .ctx = &s
 	};
 	struct common own = *c;
 	int rc;

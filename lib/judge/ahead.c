@@ -227,6 +227,8 @@ static int greeted_before(struct judge *j, int fd)
 			       { .fd = torch_fd(j->host), .events = POLLIN } };
 	struct fail f;
 
+	if (torch_version(j->host))
+		return host_alive(j);
 	return poll(p, 2, GREET_MS) > 0 && !p[0].revents &&
 	       !host_ready(j, &f);
 }

@@ -13,7 +13,10 @@
 #include "build/device.h"
 #include "build/tasks.h"
 #include "build/workdir.h"
+#include "judge/ahead.h"
 #include "judge/chain.h"
+
+#define REST_MS 1000
 
 int judging_init(struct judging *g, struct judge_opts *o,
 		 const struct common *c, struct err *e)
@@ -62,6 +65,16 @@ void judging_warm(struct judging *g, const char *role, int times, int waits)
 	g->host = torch_start(role, !g->o->no_jail, NULL);
 	if (judging_open(g, NULL) && waits)
 		judge_begin(g->j, STDIN_FILENO, times);
+}
+
+void judging_rest(struct judging *g, int fd, int times)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	/* Not at once: who reads what was just judged may want the device. */
+	if (!g->crew && g->j && ahead_quick(g->j) &&
+	    poll(&p, 1, REST_MS) == 0)
+		judge_begin(g->j, fd, times);
 }
 
 static int pass_on(void *ctx, struct rec *r, struct err *e)

@@ -74,6 +74,9 @@ int judging_init(struct judging *g, struct judge_opts *o,
  * operand, it also begins (judge_begin).
  */
 void judging_warm(struct judging *g, const char *role, int times, int waits);
+/* Where nothing comes of fd for a second: begins for the next record.  For
+ * ops->idle. */
+void judging_rest(struct judging *g, int fd, int times);
 /*
  * With -j N above 1, and without -j where several GPUs are free and neither
  * --seed nor --device names one or one candidate is all that may come: N

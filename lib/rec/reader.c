@@ -31,6 +31,11 @@ void reader_release(struct reader *r)
 	r->buf = NULL;
 }
 
+int reader_empty(const struct reader *r)
+{
+	return r->start == r->end && !r->eof;
+}
+
 /* Room for a chunk behind end. */
 static int make_room(struct reader *r, struct err *e)
 {

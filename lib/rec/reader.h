@@ -32,6 +32,9 @@ enum line {
 void reader_init(struct reader *r, int fd, int stop_fd);
 void reader_release(struct reader *r);	/* fd stays open */
 
+/* Whether the next line has yet to be read, all of it. */
+int reader_empty(const struct reader *r);
+
 /* The next line without its LF, valid until the next call. */
 enum line reader_next(struct reader *r, char **line, size_t *len,
 		      struct err *e);

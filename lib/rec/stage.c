@@ -422,8 +422,11 @@ static void read_lines(struct stage *s, int fd, const char *name)
 
 	reader_init(&r, fd, s->n > 1 ? s->stop_fd : -1);
 	while (s->left) {
-		enum line how = reader_next(&r, &line, &len, &e);
+		enum line how;
 
+		if (s->ops->idle && s->n == 1 && reader_empty(&r))
+			s->ops->idle(s->ops->ctx, fd);
+		how = reader_next(&r, &line, &len, &e);
 		if (how == LINE_ERROR)
 			read_failed(s, name, &e);
 		if (how == LINE_ERROR || how == LINE_END ||

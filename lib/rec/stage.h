@@ -40,6 +40,9 @@ struct stage_ops {
 	 * may be NULL.  When `silent` is set nothing is written (--table). */
 	void (*done)(void *ctx, const struct rec *r);
 	int silent;
+	/* Before it is waited for a line of fd: a place to prepare for it.
+	 * Not with jobs > 1; may be NULL. */
+	void (*idle)(void *ctx, int fd);
 	/* A word for the progress line's and -v's counts by status; may be
 	 * NULL. */
 	const char *(*status)(void *ctx, const struct rec *r);
