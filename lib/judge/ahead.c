@@ -90,7 +90,8 @@ static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
 {
 	return (struct torch_spawn){
 		.role = u->role, .device = j->dev->name,
-		.node = j->dev->node, .jail = j->jail,
+		.node = j->dev->node, .gpu = j->dev->gpu,
+		.jail = j->jail,
 		.may_exec = u->may_exec,
 		.parked = ahead_quick(j) && !u->may_exec &&
 			  !(u->p && u->p->table),

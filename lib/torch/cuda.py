@@ -53,8 +53,13 @@ def library():
     return Loaded.library
 
 
-def select(name):
-    """Makes the judge's "cuda:N" the only GPU of this process, as device 0."""
+def select(name, uuid=None):
+    """Makes the judge's "cuda:N" the only GPU of this process, as device 0.
+
+    A jail shows one card's node alone: there the second GPU's number is of none."""
+    if uuid:
+        os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+        return DEVICE
     index = int(name.partition(":")[2] or 0)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     listed = [s.strip() for s in seen.split(",")] if seen is not None else None

@@ -494,6 +494,8 @@ static void write_spawn(struct str *req, const struct torch_spawn *s,
 	jw_kstr(&w, "jail", s->jail);
 	if (s->node)
 		jw_kstr(&w, "node", s->node);
+	if (s->gpu)
+		jw_kstr(&w, "gpu", s->gpu);
 	jw_kbool(&w, "may_exec", s->may_exec);
 	jw_ku64(&w, "mem_bytes", s->mem_bytes > 0 ? (uint64_t)s->mem_bytes :
 		0);

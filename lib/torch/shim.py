@@ -352,7 +352,8 @@ class Child:
         self.job = job
         self.role = spawn["role"]
         name = spawn.get("device", "cpu")
-        self.device = torch.device("cpu") if name == "cpu" else env.cuda().select(name)
+        self.device = torch.device("cpu") if name == "cpu" else \
+            env.cuda().select(name, spawn.get("gpu"))
         self.refuse = None      # why there is no jail: nothing else is done then
         self.regions = {}
         self.pending = []       # regions that wait for the jail

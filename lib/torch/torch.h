@@ -76,6 +76,9 @@ struct torch_spawn {
 	const char *node;	/* the device's node, "/dev/nvidia0": of the
 				 * cards a jail shows this one only; NULL: all
 				 * of them (CPU: none) */
+	const char *gpu;	/* the device's UUID, which names it where no
+				 * other card can be seen; NULL: its number
+				 * does */
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
 	int parked;		/* one that was parked will do */
