@@ -170,8 +170,9 @@ static void requests_are_checked(void **state)
 	expect_parse(WANT_TEXT, "{\"prompt\":[1,\"a\"]}", 400, "prompt");
 	expect_parse(WANT_TEXT, "{\"prompt\":[-1]}", 400, "prompt");
 	expect_parse(WANT_TEXT, "{\"prompt\":[[1],[]]}", 0, "");
-	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"echo\":true}", 400,
-		     "echo");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"suffix\":\"b\"}", 400,
+		     "suffix");
+	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"echo\":1}", 400, "echo");
 	expect_parse(WANT_TEXT, "{\"prompt\":[\"a\",\"b\"],\"n\":100}", 400,
 		     "n");
 	expect_parse(WANT_TEXT, "{\"prompt\":\"a\",\"tools\":[]}", 400,
