@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "agent/pool.h"
@@ -37,6 +39,8 @@ static const char *device_name[GPUS_MAX];
 static struct opt_list devices = { device_name, 1 };
 static struct reward_rules rules;
 static const char *grade = "full", *export, *clock_name = "bracket";
+static const char *color = "auto";
+static size_t printed;
 static int show, all;
 static int serve;
 
@@ -86,7 +90,7 @@ static const struct opt options[] = {
 	  "(paper)", &agent.rules, 0, 0 },
 	{ OPT_LIST, 0, "judge", "CMD", "a judge: a filter of candidates; may "
 	  "be repeated", &judges, 0, 0 },
-	{ OPT_INT, 0, "judges", "N", "of our own at once (one for each GPU)",
+	{ OPT_INT, 0, "judges", "N", "of our own at once (two for each GPU)",
 	  &pool.own_judges, 1, 64 },
 	{ OPT_SECONDS, 0, "judge-timeout", "TIME", "for one verdict (1h)",
 	  &agent.judge_s, 0, 0 },
@@ -109,6 +113,8 @@ static const struct opt options[] = {
 	{ OPT_FLAG, 0, "show", NULL, "print trajectories for people", &show,
 	  0, 0 },
 	{ OPT_FLAG, 0, "all", NULL, "with --show: nothing is cut", &all,
+	  0, 0 },
+	{ OPT_CHOICE, 0, "color", "auto|always|never", "with --show", &color,
 	  0, 0 },
 	{ OPT_CHOICE, 0, "export", "atif|sharegpt", "write trajectories in "
 	  "another format", &export, 0, 0 },
@@ -150,6 +156,13 @@ static void check_body(void)
 
 static void check(const struct common *c)
 {
+	size_t i;
+
+	for (i = 0; i < endpoints.n; i++)
+		if (!starts_with(endpoints.item[i], "http://") &&
+		    !starts_with(endpoints.item[i], "https://"))
+			die(CA_USAGE, "'%s' is no http or https URL",
+			    endpoints.item[i]);
 	if (!endpoints.n == !agent.model_cmd)
 		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
 	if (endpoints.n && !*agent.model)
@@ -195,18 +208,25 @@ static void share_devices(void)
 		device_name[i] = gpu_name[i];
 		devices.n = (size_t)i + 1;
 	}
+	/* On a GPU one prepares while another one's clock runs. */
 	if (!pool.own_judges)
-		pool.own_judges = (int64_t)devices.n;
+		pool.own_judges = starts_with(agent.device, "cuda")
+				  ? 2 * (int64_t)devices.n : 1;
 }
 
 /* The argv of our own judges. */
 static void own_judge(const char *argv[], char self[4096],
 		      const struct common *c)
 {
+	static char grading[64];
 	ssize_t n = readlink("/proc/self/exe", self, 4095);
 	size_t i = 0;
 
 	self[n > 0 ? n : 0] = '\0';
+	snprintf(grading, sizeof(grading), "%s %s %d", grade, clock_name,
+		 rules.point_estimate);
+	if (!judges.n)
+		agent.grading = grading;
 	argv[i++] = self;
 	argv[i++] = "--serve-judge";
 	argv[i++] = "--grade";
@@ -224,17 +244,38 @@ static void own_judge(const char *argv[], char self[4096],
 	argv[i] = NULL;
 }
 
+/* How --show prints: folded on a terminal, which has the colours too. */
+static struct show_opts showing(void)
+{
+	const char *no = getenv("NO_COLOR");
+	int tty = isatty(STDOUT_FILENO);
+	struct show_opts o = {
+		.all = all,
+		.color = *color == 'a' && color[1] == 'l' ? 1 :
+			 *color == 'a' && tty && (!no || !*no)
+	};
+	struct winsize w;
+
+	if (tty && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w))
+		o.width = w.ws_col;
+	return o;
+}
+
 /* One trajectory, instead of its record. */
 static void print(void *ctx, const struct rec *r)
 {
+	const struct show_opts o = showing();
 	struct str out = STR_INIT;
 
 	(void)ctx;
 	if (r->kind == REC_TRAJECTORY && show)
-		show_trajectory(r->root, isatty(STDOUT_FILENO), all, &out);
-	else if (r->kind == REC_TRAJECTORY)
-		export_trajectory(r->root, *export == 'a' ? EXPORT_ATIF :
-				  EXPORT_SHAREGPT, &out);
+		show_trajectory(r->root, &o, &out);
+	else if (r->kind == REC_TRAJECTORY &&
+		 export_trajectory(r->root, *export == 'a' ? EXPORT_ATIF :
+				   EXPORT_SHAREGPT, &out))
+		warn("trajectory '%s' has no messages and is left out",
+		     json_get_str(r->root, "id", "?"));
+	printed += r->kind == REC_TRAJECTORY;
 	if (out.len)
 		fwrite(out.buf, 1, out.len, stdout);
 	str_release(&out);
@@ -264,10 +305,14 @@ static int translate(const struct common *c, int argc, char **argv, int first)
 		.name = "ca-agent", .record = leave, .wants = is_trajectory,
 		.done = print, .silent = 1
 	};
+	int rc;
 
 	if (strcmp(c->out, "-"))
 		die(CA_USAGE, "-o is for records");
-	return stage_run(&ops, c, argc, argv, first);
+	rc = stage_run(&ops, c, argc, argv, first);
+	if (!printed && !rc)
+		warn("there is no trajectory in the input");
+	return rc;
 }
 
 static int run(const struct common *c, int argc, char **argv, int first)

@@ -14,6 +14,7 @@
 
 /* Of an answer; what makes it longer says so itself. */
 #define TEXT_MAX ((size_t)512 << 10)
+#define TEXT_FULL 4096		/* once the history is as long as may be */
 
 static int todo_write(const struct json *args, struct str *out)
 {
@@ -115,6 +116,8 @@ int act(struct rollout *r, struct err *e)
 	struct call *c = &r->s.calls.c[r->s.next];
 	struct str text = STR_INIT;
 	int64_t began = now_ns();
+	size_t most = r->s.messages.len + r->s.deferred.len < HISTORY_MAX ?
+		      TEXT_MAX : TEXT_FULL;
 	struct jw *w;
 	int ok, rc;
 
@@ -126,8 +129,8 @@ int act(struct rollout *r, struct err *e)
 			return -1;
 	}
 	ok = answer(r, c, &text);
-	if (text.len > TEXT_MAX)
-		text.len = text_cut(text.buf, TEXT_MAX);
+	if (text.len > most)
+		text.len = text_cut(text.buf, most);
 	if (sig_caught())
 		rc = err_set(e, CA_TEMPFAIL, "interrupted");
 	else

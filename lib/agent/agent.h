@@ -34,7 +34,9 @@ struct agent_opts {
 	/* where it works */
 	const char *device;	/* "cpu", "cuda", … */
 	const char *rules;	/* that candidates are judged by */
+	const char *grading;	/* of our own judges, in words */
 	const char *skill;	/* directory */
+	int skill_given;	/* it is not the toolkit's own */
 	const char *fixed;	/* what of it work directories hold */
 	const char *cwd;	/* of the caller; for model_cmd */
 	const char *dir;	/* of all rollouts, absolute */
@@ -54,7 +56,8 @@ struct agent_task {
 
 /*
  * The rollout's id: over task, seed, number among its k, and what of the
- * options makes it another rollout (model, single_turn, eval).
+ * options makes it another rollout: model, sampling, budgets, mode, rules,
+ * kind of device, grading, a skill that was given.
  */
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN]);

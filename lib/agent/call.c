@@ -53,6 +53,17 @@ int call_mend(const char *text, size_t len, struct str *out)
 	return 1;
 }
 
+/* Results are told apart by it. */
+static int id_is_free(const struct calls *cs, const char *id)
+{
+	size_t i;
+
+	for (i = 0; i < cs->n; i++)
+		if (!strcmp(cs->c[i].id, id))
+			return 0;
+	return *id != '\0';
+}
+
 /* A new call at the end; NULL when there is no room or no memory. */
 static struct call *add_call(struct calls *cs, const char *id,
 			     const char *name, int turn)
@@ -66,7 +77,7 @@ static struct call *add_call(struct calls *cs, const char *id,
 	}
 	memset(c, 0, sizeof(*c));
 	snprintf(made, sizeof(made), "call_%d_%zu", turn, cs->n);
-	c->id = strdup(id && *id ? id : made);
+	c->id = strdup(id && id_is_free(cs, id) ? id : made);
 	c->name = strdup(name && *name ? name : "?");
 	c->tool = TOOL_NONE;
 	if (!c->id || !c->name) {

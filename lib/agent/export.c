@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/opt.h"
+
 static void copy(struct jw *w, const char *key, const struct json *j)
 {
 	if (json_type(j) == JSON_NONE || json_type(j) == JSON_NULL)
@@ -15,7 +17,22 @@ static void copy(struct jw *w, const char *key, const struct json *j)
 	jw_node(w, j);
 }
 
-/* Arguments as an object; what is none as a string. */
+/* As an object; what is none, in one. */
+static void atif_arguments(struct jw *w, const char *raw)
+{
+	struct json *args = json_parse(raw, strlen(raw), JSON_MAX_LINE, NULL,
+				       NULL);
+
+	if (json_type(args) == JSON_OBJECT) {
+		jw_raw(w, raw, strlen(raw));
+	} else {
+		jw_obj(w);
+		jw_kstr(w, "raw", raw);
+		jw_end_obj(w);
+	}
+	json_free(args);
+}
+
 static void atif_calls(struct jw *w, const struct json *list)
 {
 	const struct json *c;
@@ -32,10 +49,7 @@ static void atif_calls(struct jw *w, const struct json *list)
 		jw_kstr(w, "tool_call_id", json_get_str(c, "id", ""));
 		jw_kstr(w, "function_name", json_get_str(f, "name", ""));
 		jw_key(w, "arguments");
-		if (json_check(raw, strlen(raw), JSON_MAX_LINE, NULL, NULL))
-			jw_str(w, raw);
-		else
-			jw_raw(w, raw, strlen(raw));
+		atif_arguments(w, raw);
 		jw_end_obj(w);
 	}
 	jw_end_arr(w);
@@ -76,7 +90,8 @@ static void atif_metrics(struct jw *w, const struct json *turn)
 	jw_end_obj(w);
 }
 
-static void atif_steps(struct jw *w, const struct json *t)
+/* How many there are. */
+static int atif_steps(struct jw *w, const struct json *t)
 {
 	const struct json *m = json_first(json_get(t, "messages"));
 	const struct json *turn = json_first(json_get(t, "turns"));
@@ -89,11 +104,16 @@ static void atif_steps(struct jw *w, const struct json *t)
 
 		jw_obj(w);
 		jw_kint(w, "step_id", ++step);
-		jw_kstr(w, "source", agent ? "agent" : role);
+		jw_kstr(w, "source", agent ? "agent" : !strcmp(role, "system") ?
+			role : "user");
 		jw_kstr(w, "message", show_said(m));
 		if (agent) {
-			copy(w, "reasoning_content",
-			     json_get(m, "reasoning_content"));
+			const struct json *r = json_get(m, "reasoning");
+
+			if (json_get(m, "reasoning_content"))
+				r = json_get(m, "reasoning_content");
+			if (json_type(r) == JSON_STRING)
+				copy(w, "reasoning_content", r);
 			atif_calls(w, json_get(m, "tool_calls"));
 			next = atif_results(w, next);
 			atif_metrics(w, turn);
@@ -102,11 +122,13 @@ static void atif_steps(struct jw *w, const struct json *t)
 		jw_end_obj(w);
 		m = next;
 	}
+	return step;
 }
 
 static void export_atif(const struct json *t, struct jw *w)
 {
 	const struct json *c = json_get(t, "cost");
+	int steps;
 
 	jw_obj(w);
 	jw_kstr(w, "schema_version", "ATIF-v1.4");
@@ -114,12 +136,12 @@ static void export_atif(const struct json *t, struct jw *w)
 	jw_key(w, "agent");
 	jw_obj(w);
 	jw_kstr(w, "name", "ca-agent");
-	jw_kstr(w, "version", "1");
+	jw_kstr(w, "version", ca_version);
 	jw_kstr(w, "model_name", json_str(json_path(t, "model.name"), ""));
 	jw_end_obj(w);
 	jw_key(w, "steps");
 	jw_arr(w);
-	atif_steps(w, t);
+	steps = atif_steps(w, t);
 	jw_end_arr(w);
 	jw_key(w, "final_metrics");
 	jw_obj(w);
@@ -127,7 +149,7 @@ static void export_atif(const struct json *t, struct jw *w)
 		json_get_int(c, "prompt_tokens", 0));
 	jw_kint(w, "total_completion_tokens",
 		json_get_int(c, "completion_tokens", 0));
-	jw_kint(w, "total_steps", (int64_t)json_len(json_get(t, "messages")));
+	jw_kint(w, "total_steps", steps);
 	jw_end_obj(w);
 	jw_key(w, "extra");
 	jw_obj(w);
@@ -188,15 +210,17 @@ static void export_sharegpt(const struct json *t, struct jw *w)
 	jw_end_obj(w);
 }
 
-void export_trajectory(const struct json *t, enum export_format f,
-		       struct str *out)
+int export_trajectory(const struct json *t, enum export_format f,
+		      struct str *out)
 {
 	struct jw w;
 
+	if (json_type(json_first(json_get(t, "messages"))) != JSON_OBJECT)
+		return -1;
 	jw_init(&w, out);
 	if (f == EXPORT_ATIF)
 		export_atif(t, &w);
 	else
 		export_sharegpt(t, &w);
-	str_addc(out, '\n');
+	return str_addc(out, '\n');
 }

@@ -279,15 +279,6 @@ static void open_next(struct feed *f)
 	f->open = 1;
 }
 
-/* Whether reading a line would not wait for long. */
-static int can_read(const struct feed *f)
-{
-	return !f->open || f->r.eof ||
-	       (f->r.end > f->r.start &&
-		memchr(f->r.buf + f->r.start, '\n', f->r.end - f->r.start)) ||
-	       wait_readable(f->r.fd, now_ns(), NULL) == 1;
-}
-
 int feed_fd(const struct feed *f)
 {
 	return f->open && !f->ended ? f->r.fd : -1;
@@ -338,7 +329,8 @@ static void make_job(struct feed *f, struct job *j)
 int feed_next(struct feed *f, struct job *j)
 {
 	while (!f->task && !f->ended) {
-		if (sig_caught() || !can_read(f))
+		/* Who writes slowly must not keep the judges waiting. */
+		if (sig_caught() || (f->open && !reader_ready(&f->r)))
 			return 0;
 		if (f->o.limit >= 0 && f->tasks >= f->o.limit)
 			f->ended = 1;

@@ -14,6 +14,7 @@
 #include "agent/edit.h"
 #include "base/utf8.h"
 
+#define EDITS_MAX 1000
 #define READ_LINES 2000
 #define READ_CHARS 2000		/* of a line */
 #define READ_BYTES ((size_t)256 << 10)	/* of one answer */
@@ -251,8 +252,9 @@ int files_multi_edit(const struct place *p, const struct json *args,
 {
 	const struct json *edits = json_get(args, "edits");
 
-	if (!json_len(edits)) {
-		str_adds(out, "Error: edits is empty");
+	if (!json_len(edits) || json_len(edits) > EDITS_MAX) {
+		str_addf(out, json_len(edits) ? "Error: more than %d edits" :
+			 "Error: edits is empty", EDITS_MAX);
 		return 0;
 	}
 	return edit(p, args, edits, 1, out);

@@ -40,6 +40,7 @@ static int set_skill(struct agent_opts *a, struct err *e)
 	if (a->skill) {
 		if (realpath(a->skill, path)) {
 			a->skill = path;
+			a->skill_given = 1;
 			return 0;
 		}
 		return err_sys(e, CA_NOINPUT, "cannot find the skill '%s'",
@@ -230,6 +231,15 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	str_addf(&s, "%s\n%lld\n%s\n%d %d\n%d %llu", task, (long long)k,
 		 o->model, o->single_turn, o->eval, o->seeded,
 		 (unsigned long long)o->seed);
+	str_addf(&s, "\n%lld %lld %lld %lld %lld\n%.17g %.17g %lld %d",
+		 (long long)o->turns, (long long)o->ctx,
+		 (long long)o->max_tokens, (long long)o->out_tokens,
+		 (long long)o->gpu_calls, o->temperature, o->top_p,
+		 (long long)o->top_k, o->token_ids);
+	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s", o->rules,
+		 (int)strcspn(o->device, ":"), o->device,
+		 o->grading ? o->grading : "", o->body ? o->body : "",
+		 o->skill_given ? o->skill : "");
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);
 	snprintf(out, REC_ID_LEN, "%.32s", sum);
 	str_release(&s);

@@ -70,12 +70,12 @@ struct judges *judges_open(const struct judges_opts *o, struct err *e)
 	for (i = 0; i < s->n; i++) {
 		s->j[i].to = s->j[i].from = -1;
 		s->j[i].in.cap = WIRE_MAX;
-		if (o->commands->n)
+		if (o->commands->n) {
 			s->j[i].command = o->commands->item[i];
-		else
-			s->j[i].compiles = i >= o->judges;
-		if (o->devices->n)
-			s->j[i].device = o->devices->item[i % o->devices->n];
+			continue;
+		}
+		s->j[i].compiles = i >= o->judges;
+		s->j[i].device = o->devices->item[i % o->devices->n];
 	}
 	return s;
 }

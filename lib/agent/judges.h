@@ -17,7 +17,7 @@ struct judges;
 struct judges_opts {
 	const struct opt_list *commands;	/* empty: our own program */
 	const char *const *own;		/* its argv for that, but the device */
-	const struct opt_list *devices;	/* that its judges share out */
+	const struct opt_list *devices;	/* that these share out; one at least */
 	size_t judges, builders;	/* of our own: at most so many, >= 1 */
 	double seconds;			/* that a verdict may take */
 	/* The answer to question n of `who`: a record's line without LF, or

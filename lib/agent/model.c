@@ -20,6 +20,7 @@
 #include "base/sig.h"
 
 #define LEAVE_S 5
+#define ANSWER_MAX ((size_t)32 << 20)	/* ids of a long prompt included */
 
 struct model {
 	const struct agent_opts *o;
@@ -70,7 +71,7 @@ struct model *model_open(const struct agent_opts *o, const char *endpoint,
 {
 	struct chat_opts c = {
 		.endpoint = endpoint, .key = o->key,
-		.limits = { o->connect_s, o->first_s, o->idle_s, 0 },
+		.limits = { o->connect_s, o->first_s, o->idle_s, ANSWER_MAX },
 		.attempts = (int)o->retries + 1
 	};
 	struct model *m = calloc(1, sizeof(*m));
@@ -84,7 +85,7 @@ struct model *model_open(const struct agent_opts *o, const char *endpoint,
 	m->through = (struct net_idle){ through_fds, through_ready, m };
 	c.idle = &m->through;
 	m->to = m->from = -1;
-	m->in.cap = JSON_MAX_FILE;
+	m->in.cap = ANSWER_MAX;
 	if (!endpoint) {
 		rc = start_command(m, e);
 	} else {

@@ -119,9 +119,12 @@ static void write_cells(struct jw *w, const struct json *cells,
 
 static int check(const struct json *cells, struct change *c, struct err *e)
 {
+	const struct json *m = json_first(cells);
 	int insert = c->mode[0] == 'i';
 
-	if (json_type(cells) != JSON_ARRAY)
+	while (m && json_type(m) == JSON_OBJECT)
+		m = json_next(m);
+	if (json_type(cells) != JSON_ARRAY || m)
 		return err_set(e, CA_DATAERR, "the file is no notebook");
 	c->at = c->id ? find_cell(cells, c->id) : -1;
 	if (c->id && c->at < 0)

@@ -68,14 +68,20 @@ struct pool {
 };
 
 /* As many descriptors as the children need. */
-static void raise_limit(size_t n)
+static int raise_limit(size_t n, struct err *e)
 {
+	const rlim_t want = 3 * n + 256;
 	struct rlimit l;
 
-	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= 3 * n + 256)
-		return;
-	l.rlim_cur = l.rlim_max < 3 * n + 256 ? l.rlim_max : 3 * n + 256;
-	setrlimit(RLIMIT_NOFILE, &l);
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want)
+		return 0;
+	l.rlim_cur = l.rlim_max < want ? l.rlim_max : want;
+	if (l.rlim_cur < want || setrlimit(RLIMIT_NOFILE, &l))
+		return err_set(e, CA_CONFIG, "%zu rollouts at once need %llu "
+			       "open files, the limit is %llu (ulimit -n)", n,
+			       (unsigned long long)want,
+			       (unsigned long long)l.rlim_max);
+	return 0;
 }
 
 static void give_answer(void *ctx, int who, uint32_t n, const char *line,
@@ -103,8 +109,9 @@ static void forget_parent(struct pool *p, const struct child *own)
 		close(p->out.fd);
 }
 
-static void run_child(struct pool *p, struct child *c, int sock) CA_NORETURN;
-static void run_child(struct pool *p, struct child *c, int sock)
+static void run_child(struct pool *p, struct child *c, int sock,
+		      pid_t parent) CA_NORETURN;
+static void run_child(struct pool *p, struct child *c, int sock, pid_t parent)
 {
 	struct agent_task t = {
 		.task = c->job.task, .code = c->job.code,
@@ -116,6 +123,8 @@ static void run_child(struct pool *p, struct child *c, int sock)
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(CA_TEMPFAIL);
 	setpgid(0, 0);
 	forget_parent(p, c);
 	memcpy(t.id, c->job.id, sizeof(t.id));
@@ -161,30 +170,50 @@ static void note_endpoint(struct pool *p, const struct child *c, enum stop s)
 			DOWN_S * end->faults : DOWN_S * DOWN_MOST) : 0;
 }
 
+/* Forks, and has a descriptor that tells of its end. */
+static int fork_child(struct pool *p, struct child *c, int pair[2],
+		      struct err *e)
+{
+	pid_t parent = getpid();
+
+	fflush(NULL);
+	c->pid = fork();
+	if (!c->pid) {
+		close(pair[0]);
+		run_child(p, c, pair[1], parent);
+	}
+	if (c->pid < 0) {
+		c->pid = 0;
+		return err_sys(e, CA_SOFTWARE, "cannot fork");
+	}
+	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+	if (c->pidfd >= 0)
+		return 0;
+	err_sys(e, CA_SOFTWARE, "cannot watch a process");
+	kill(c->pid, SIGKILL);
+	while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	c->pid = 0;
+	return -1;
+}
+
 static int start_child(struct pool *p, struct child *c, struct err *e)
 {
-	int pair[2];
+	int pair[2], rc;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_sys(e, CA_SOFTWARE, "cannot make a socket");
 	c->in.cap = c->out.cap = 2 * WIRE_MAX;
 	c->endpoint = choose_endpoint(p);
 	c->starts++;
-	fflush(NULL);
-	c->pid = fork();
-	if (!c->pid) {
-		close(pair[0]);
-		run_child(p, c, pair[1]);
-	}
+	rc = fork_child(p, c, pair, e);
 	close(pair[1]);
-	if (c->pid < 0) {
-		c->pid = 0;
+	if (rc) {
 		close(pair[0]);
-		return err_sys(e, CA_SOFTWARE, "cannot fork");
+		return -1;
 	}
 	c->sock = pair[0];
 	fcntl(c->sock, F_SETFL, O_NONBLOCK);
-	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 	p->running++;
 	return 0;
 }
@@ -231,9 +260,19 @@ static enum stop emit(struct pool *p, const struct str *line)
 }
 
 /* A rollout that left no record. */
-static void emit_failure(struct pool *p, struct child *c, int status)
+static void emit_failure(struct pool *p, struct child *c, enum stop s,
+			 const char *why)
 {
 	struct str line = STR_INIT;
+
+	home_failure(&c->job, stop_name(s), why, &line);
+	if (!line.failed)
+		emit(p, &line);
+	str_release(&line);
+}
+
+static void emit_ended(struct pool *p, struct child *c, int status)
+{
 	char why[128];
 
 	if (WIFSIGNALED(status))
@@ -242,11 +281,8 @@ static void emit_failure(struct pool *p, struct child *c, int status)
 	else
 		snprintf(why, sizeof(why), "its process ended with status %d",
 			 WEXITSTATUS(status));
-	home_failure(&c->job, WIFSIGNALED(status) ? "killed" : "infra_error",
-		     why, &line);
-	if (!line.failed)
-		emit(p, &line);
-	str_release(&line);
+	emit_failure(p, c, WIFSIGNALED(status) ? STOP_KILLED :
+		     STOP_INFRA_ERROR, why);
 }
 
 static void free_child(struct child *c)
@@ -287,8 +323,9 @@ static void reap_child(struct pool *p, struct child *c)
 			str_release(&line);
 			return;
 		}
+		emit_failure(p, c, STOP_INFRA_ERROR, e.msg);
 	} else if (!interrupted) {
-		emit_failure(p, c, status);
+		emit_ended(p, c, status);
 	}
 	str_release(&line);
 	free_child(c);
@@ -356,10 +393,8 @@ static void start_more(struct pool *p)
 			free_child(c);
 			i--;
 		} else if (start_child(p, c, &e)) {
-			complain("%s", e.msg);
-			p->exit_code = CA_SOFTWARE;
+			emit_failure(p, c, STOP_INFRA_ERROR, e.msg);
 			free_child(c);
-			break;
 		}
 	}
 	str_release(&line);
@@ -503,10 +538,9 @@ int pool_run(const struct pool_opts *o, const struct common *c, int argc,
 			  .n = c->jobs > 0 ? (size_t)c->jobs : 8 };
 	int rc = -1;
 
-	raise_limit(p.n);
 	signal(SIGPIPE, SIG_IGN);
 	progress_init(&p.progress, "ca-agent", c->quiet);
-	if (sig_catch(e) || net_start(e))
+	if (raise_limit(p.n, e) || sig_catch(e) || net_start(e))
 		return -1;
 	if (!open_all(&p, argc, argv, first, e)) {
 		loop(&p);

@@ -13,6 +13,9 @@
 
 #include "base/io.h"
 
+/* What a record that grew too long is written without, one more each time. */
+enum less { NOTHING, TRIES, IDS, MESSAGES, LESS_COUNT };
+
 static void list(struct jw *w, const char *key, const struct str *values)
 {
 	struct str s = STR_INIT;
@@ -171,8 +174,22 @@ static void write_task(struct jw *w, const struct rollout *r)
 	jw_end_obj(w);
 }
 
-static void write_record(struct jw *w, const struct rollout *r, int bare)
+static void write_turns(struct jw *w, const struct state *s, enum less less)
 {
+	struct str bare = STR_INIT;
+
+	if (less >= IDS)
+		spans_leave_out(&s->tokens, &s->turns, &bare);
+	list(w, "turns", less >= MESSAGES ? &(struct str)STR_INIT :
+	     less >= IDS ? &bare : &s->turns);
+	str_release(&bare);
+}
+
+static void write_record(struct jw *w, const struct rollout *r,
+			 enum less less)
+{
+	static const char *const omitted[] = { NULL, "candidates", "tokens",
+					       "messages" };
 	const struct state *s = &r->s;
 	char date[32];
 	time_t now = time(NULL);
@@ -188,15 +205,19 @@ static void write_record(struct jw *w, const struct rollout *r, int bare)
 	jw_kstr(w, "mode", r->o->single_turn ? "single-turn" : r->o->eval ?
 		"eval" : "train");
 	write_model(w, r);
-	list(w, "messages", &s->messages);
+	list(w, "messages", less >= MESSAGES ? &(struct str)STR_INIT :
+	     &s->messages);
 	list(w, "segments", &s->segments);
-	list(w, "turns", &s->turns);
+	write_turns(w, s, less);
 	jw_key(w, "evaluations");
 	jw_arr(w);
 	for (i = 0; i < s->neval; i++)
 		write_eval(w, &s->eval[i], r->o->no_prov,
-			   bare && !s->eval[i].graded[0]);
+			   less >= MESSAGES ||
+			   (less >= TRIES && !s->eval[i].graded[0]));
 	jw_end_arr(w);
+	if (less)
+		jw_kstr(w, "omitted", omitted[less]);
 	jw_kbool(w, "redundant_loop", s->redundant);
 	jw_kint(w, "schema_violations", s->violations);
 	write_outcome(w, r);
@@ -216,12 +237,12 @@ int record_write(struct rollout *r, struct err *e)
 {
 	struct str line = STR_INIT;
 	struct jw w;
-	int bare, rc = -1;
+	int less, rc = -1;
 
-	for (bare = 0; bare < 2; bare++) {
+	for (less = NOTHING; less < LESS_COUNT; less++) {
 		str_reset(&line);
 		jw_init(&w, &line);
-		write_record(&w, r, bare);
+		write_record(&w, r, (enum less)less);
 		if (line.len < JSON_MAX_LINE)
 			break;
 	}

@@ -21,7 +21,6 @@
 #include "base/sig.h"
 
 #define EMPTIES_MAX 2
-#define CONTEXT_SLACK 64	/* tokens that no answer fits in */
 
 double spent_s(const struct rollout *r)
 {
@@ -286,17 +285,11 @@ static int react(struct rollout *r, struct err *e)
 /* The budget that is used up. */
 static enum stop used_up(const struct rollout *r)
 {
-	const struct state *s = &r->s;
-
 	if (r->deadline && now_ns() >= r->deadline)
 		return STOP_WALL;
-	if (s->turn && s->prompt_last + CONTEXT_SLACK >= r->o->ctx)
-		return STOP_CONTEXT;
-	if (r->o->out_tokens >= 0 && s->completion_sum >= r->o->out_tokens)
-		return STOP_COST;
 	if (r->tries && tries_exhausted(r->tries))
 		return STOP_COST;
-	return s->turn >= r->o->turns ? STOP_MAX_TURNS : STOP_NONE;
+	return state_used_up(&r->s, r->o);
 }
 
 static int step(struct rollout *r, struct err *e)

@@ -33,21 +33,30 @@ struct evaluation {
 	int committed;		/* the call that asked for it has ended */
 };
 
-struct span {
-	size_t from, to;
+/* Parts of a text. */
+struct spans {
+	struct span {
+		size_t from, to;
+	} *v;
+	size_t n;
 };
+
+/* Bytes of messages that are as good as a full context: what a record can
+ * hold is several times that. */
+#define HISTORY_MAX ((size_t)4 << 20)
 
 struct state {
 	struct str messages;	/* JSON, separated by commas, as recorded */
 	struct str turns;	/* likewise: finished turns */
 	struct str segments;	/* likewise */
-	struct span *unsent;	/* what of messages the model is not sent */
-	size_t nunsent;
+	struct spans unsent;	/* what of messages the model is not sent */
+	struct spans tokens;	/* members of turns that hold ids */
 	int turn;		/* of the last answer; 0: none yet */
 	struct calls calls;	/* of that answer */
 	size_t next;		/* the first that has no result */
 	int begun;		/* call `next` was begun before a restart */
 	struct str head, results;	/* of the turn's record, unfinished */
+	struct span ids;	/* the member `tokens` of head */
 	struct str deferred;	/* texts for one user message at turn's end */
 	struct evaluation *eval;
 	size_t neval, alloc;
@@ -94,8 +103,13 @@ struct rollout {
 };
 
 void state_init(struct state *s);
+/* The budget of tokens or turns that is used up; STOP_NONE. */
+enum stop state_used_up(const struct state *s, const struct agent_opts *o);
 /* Appends the messages as the model is sent them. */
 void state_sent(const struct state *s, struct str *out);
+/* Appends a text but for some parts of it. */
+void spans_leave_out(const struct spans *spans, const struct str *text,
+		     struct str *out);
 void state_release(struct state *s);
 
 /* An event changes the state; ctx is the struct state. */

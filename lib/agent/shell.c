@@ -29,10 +29,12 @@
 #define SHOWN 30000		/* characters, head and tail */
 #define OUTPUT_MAX ((int64_t)256 << 20)
 #define RUNNING_MAX 8		/* background commands at once */
+#define ENDED_MAX 32		/* whose output is still to be had */
 #define KEPT_OUTPUTS 4
 #define DEFAULT_MS 120000
 #define BEYOND_NS 3000000000	/* where more is than can be counted */
 #define TICK_MS 200
+/* Of a process; or half of what is there. */
 #define MEMORY ((int64_t)32 << 30)
 
 /* First the output, then where the command was when it ended; what eval runs
@@ -107,6 +109,15 @@ static void output_name(int number, char out[64])
 	snprintf(out, 64, PLACE_OUTPUT "/bash_%d.txt", number);
 }
 
+/* Address space of one process. */
+static int64_t memory(void)
+{
+	int64_t half = (int64_t)sysconf(_SC_PHYS_PAGES) / 2 *
+		       sysconf(_SC_PAGESIZE);
+
+	return half > 0 && half < MEMORY ? half : MEMORY;
+}
+
 /* In the helper: the jail, from start to end. */
 static void helper(const struct shells *s, const struct command *c,
 		   const char *text, int report_fd) CA_NORETURN;
@@ -120,7 +131,8 @@ static void helper(const struct shells *s, const struct command *c,
 	struct child_opts o = { .argv = argv, .keep = keep, .nkeep = 2 };
 	struct jail_cmd j = {
 		.level = JAIL_FULL, .at = s->o.at, .ro = s->o.ro,
-		.dir = s->cwd, .mem_bytes = MEMORY, .file_bytes = OUTPUT_MAX
+		.dir = s->cwd, .mem_bytes = memory(),
+		.file_bytes = OUTPUT_MAX
 	};
 	struct report r = { .rc = -1 };
 	struct err e = ERR_INIT;
@@ -222,6 +234,8 @@ static int reap(struct command *c)
 	while (waitpid(c->helper, NULL, 0) < 0 && errno == EINTR)
 		;
 	c->helper = 0;
+	close(c->pipe);
+	c->pipe = -1;
 	return 1;
 }
 
@@ -230,13 +244,16 @@ static void end_command(struct command *c, double grace)
 {
 	struct timespec nap = { 0, 5000000 };
 	int64_t end = deadline_in(grace), last = deadline_in(grace + 10);
+	int told = 0, round;
 
 	if (!c->helper)
 		return;
 	tree_signal(c->helper, SIGCONT);
-	if (grace > 0)
-		tree_signal(c->helper, SIGTERM);
-	while (!reap(c)) {
+	for (round = 0; !reap(c); round++) {
+		/* One that has only just begun grows while it is told. */
+		if (grace > 0 && round % 8 == 0 && now_ns() < end &&
+		    tree_signal(c->helper, 0) > told)
+			told = tree_signal(c->helper, SIGTERM);
 		if (now_ns() >= last)
 			kill(c->helper, SIGKILL);
 		else if (now_ns() >= end && !c->stopped) {
@@ -307,11 +324,12 @@ static int out_of_time(const struct shells *s)
 	return sig_caught() || (s->o.deadline && now_ns() >= s->o.deadline);
 }
 
-/* Waits for the CPU's lease; the judge's clock may hold it for long. */
+/* Waits until none of its own tries is judged, and on the CPU for the lease,
+ * which the judge's clock may hold for long. */
 static void take_lease(struct shells *s)
 {
-	while (s->o.cpu && (!s->leased || s->frozen) && !out_of_time(s)) {
-		if (!s->frozen)
+	while (((s->o.cpu && !s->leased) || s->frozen) && !out_of_time(s)) {
+		if (s->o.cpu && !s->frozen)
 			s->leased = !lease_lock(s->o.cpu, "cpu", 0, 0, NULL);
 		if (!s->leased)
 			wait_round(s, -1, 50);
@@ -338,7 +356,7 @@ void shells_rest(struct shells *s)
 
 void shells_freeze(struct shells *s)
 {
-	if (!s->o.cpu || s->frozen++)
+	if (s->frozen++)
 		return;
 	signal_all(s, SIGSTOP);
 	drop_lease(s);
@@ -348,7 +366,7 @@ void shells_thaw(struct shells *s)
 {
 	int64_t began = now_ns();
 
-	if (!s->o.cpu || --s->frozen || !s->awake || !any_running(s))
+	if (--s->frozen || !any_running(s) || (s->o.cpu && !s->awake))
 		return;
 	take_lease(s);
 	if (s->frozen)
@@ -576,14 +594,28 @@ static void forget(struct shells *s, struct command *c)
 	free(c);
 }
 
+/* How many run; of those that have ended the oldest are forgotten. */
+static int count_running(struct shells *s)
+{
+	struct command *c, *next;
+	int running = 0, ended = 0;
+
+	for (c = s->list; c; c = next) {
+		next = c->next;
+		if (c->helper && !reap(c))
+			running++;
+		else if (++ended > ENDED_MAX)
+			forget(s, c);
+	}
+	return running;
+}
+
 static int run_background(struct shells *s, const char *text, struct str *out)
 {
 	struct err e = ERR_INIT;
 	struct command *c;
-	int n = 0;
+	int n = count_running(s);
 
-	for (c = s->list; c; c = c->next)
-		n += c->helper != 0 && !reap(c);
 	c = n < RUNNING_MAX ? start(s, text, 1, &e) : NULL;
 	if (n == RUNNING_MAX)
 		err_set(&e, CA_DATAERR, "%d commands are running in the "

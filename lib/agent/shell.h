@@ -22,7 +22,7 @@ struct shells_opts {
 	const char *path;		/* directories before the usual PATH */
 	int64_t disk;			/* bytes that the tree may grow to */
 	/* On the CPU (else NULL) commands hold its lease while they run, and
-	 * are stopped while none of this rollout's tool calls is. */
+	 * are stopped while none of this rollout's tool calls is at work. */
 	const struct lease *cpu;
 	const struct net_idle *idle;	/* served while we wait */
 	int64_t deadline;		/* of the rollout; 0: none */
@@ -46,8 +46,9 @@ void shells_rest(struct shells *s);
  * background once the tree has grown beyond its limit. */
 void shells_watch(struct shells *s);
 
-/* While the judge is at work: stops everything and gives the lease back; thaw
- * takes it again.  Time spent so does not count against commands. */
+/* While the judge is at work for this rollout: stops everything and gives the
+ * lease back; thaw takes it again.  Time spent so does not count against
+ * commands. */
 void shells_freeze(struct shells *s);
 void shells_thaw(struct shells *s);
 /* The same for waits that need no silence: time does not count. */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CONTEXT_SLACK 64	/* tokens that no answer fits in */
+
 static const char *const stops[STOP_COUNT] = {
 	"none", "final", "max_turns", "context", "wall", "format", "cost",
 	"api_error", "infra_error", "killed"
@@ -37,6 +39,16 @@ enum stop stop_parse(const char *name)
 	return STOP_NONE;
 }
 
+enum stop state_used_up(const struct state *s, const struct agent_opts *o)
+{
+	if (s->turn && (s->prompt_last + CONTEXT_SLACK >= o->ctx ||
+			s->messages.len >= HISTORY_MAX))
+		return STOP_CONTEXT;
+	if (o->out_tokens >= 0 && s->completion_sum >= o->out_tokens)
+		return STOP_COST;
+	return s->turn >= o->turns ? STOP_MAX_TURNS : STOP_NONE;
+}
+
 void state_init(struct state *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -57,7 +69,8 @@ void state_release(struct state *s)
 	str_release(&s->messages);
 	str_release(&s->turns);
 	str_release(&s->segments);
-	free(s->unsent);
+	free(s->unsent.v);
+	free(s->tokens.v);
 	str_release(&s->head);
 	str_release(&s->results);
 	str_release(&s->deferred);
@@ -94,15 +107,34 @@ static void add_message(struct state *s, const char *role, const char *id,
 	jw_end_obj(&w);
 }
 
-void state_sent(const struct state *s, struct str *out)
+void spans_leave_out(const struct spans *spans, const struct str *text,
+		     struct str *out)
 {
-	const char *text = s->messages.buf;
 	size_t at = 0, i;
 
-	for (i = 0; i < s->nunsent; at = s->unsent[i++].to)
-		str_add(out, text + at, s->unsent[i].from - at);
-	if (text)
-		str_add(out, text + at, s->messages.len - at);
+	for (i = 0; i < spans->n; at = spans->v[i++].to)
+		str_add(out, text->buf + at, spans->v[i].from - at);
+	if (text->buf)
+		str_add(out, text->buf + at, text->len - at);
+}
+
+void state_sent(const struct state *s, struct str *out)
+{
+	spans_leave_out(&s->unsent, &s->messages, out);
+}
+
+/* Of a text that they are parts of. */
+static void add_span(struct spans *s, size_t from, size_t to,
+		     struct str *text)
+{
+	struct span *more = realloc(s->v, (s->n + 1) * sizeof(*more));
+
+	if (!more) {
+		text->failed = 1;
+		return;
+	}
+	s->v = more;
+	more[s->n++] = (struct span){ from, to };
 }
 
 static void apply_begin(struct state *s, const struct json *ev)
@@ -158,20 +190,6 @@ static void write_calls(struct jw *w, const struct calls *c)
 	jw_end_arr(w);
 }
 
-/* From here to the end of the list is for the record alone. */
-static void keep_back(struct state *s, size_t from)
-{
-	struct span *more = realloc(s->unsent, (s->nunsent + 1) *
-				    sizeof(*more));
-
-	if (!more) {
-		s->messages.failed = 1;
-		return;
-	}
-	s->unsent = more;
-	more[s->nunsent++] = (struct span){ from, s->messages.len };
-}
-
 /* What the model wrote, and as `sent` what it is sent instead where a call has
  * to go back as text. */
 static void write_content(struct state *s, struct jw *w,
@@ -200,7 +218,8 @@ static void write_content(struct state *s, struct jw *w,
 		jw_null(w);
 	if (more) {
 		jw_key(w, "sent");
-		keep_back(s, from);
+		/* For the record alone. */
+		add_span(&s->unsent, from, s->messages.len, &s->messages);
 		jw_strn(w, sent.buf, sent.len);
 	}
 	str_release(&sent);
@@ -260,7 +279,9 @@ static void write_head(struct state *s, const struct json *ev)
 	copy_member(&w, ev, "finish");
 	copy_member(&w, ev, "cut");
 	copy_member(&w, ev, "usage");
+	s->ids.from = s->head.len;
 	copy_member(&w, ev, "tokens");
+	s->ids.to = s->head.len;
 	copy_prov(s, &w, ev);
 }
 
@@ -273,6 +294,9 @@ static void end_turn(struct state *s)
 	str_addf(&s->head, ",\"calls\":[%s]}",
 		 s->results.buf ? s->results.buf : "");
 	w = append(&s->turns);
+	if (s->ids.from < s->ids.to)
+		add_span(&s->tokens, s->turns.len + s->ids.from,
+			 s->turns.len + s->ids.to, &s->turns);
 	jw_raw(&w, s->head.buf ? s->head.buf : "{}", s->head.len);
 	str_reset(&s->head);
 	str_reset(&s->results);

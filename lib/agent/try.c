@@ -21,6 +21,7 @@
 
 #define CLIENTS 8
 #define LINE_CAP 4096
+#define TELL_S 2
 
 struct client {
 	int fd;			/* -1: none */
@@ -241,25 +242,34 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 	return 0;
 }
 
+/* Sends without waiting long for a client that does not read, or slowly. */
+static int tell_all(int fd, const char *p, size_t len, int64_t end)
+{
+	struct pollfd f = { fd, POLLOUT, 0 };
+
+	while (len) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -1;
+		if (n < 0 && poll(&f, 1, deadline_ms(end)) <= 0)
+			return -1;
+		p += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+		if (len && now_ns() >= end)
+			return -1;
+	}
+	return 0;
+}
+
 static void tell(struct client *c, int code, const char *text, size_t len)
 {
+	int64_t end = deadline_in(TELL_S);
 	char head[16];
 	int n = snprintf(head, sizeof(head), "%d\n", code);
 
-	/* Without waiting for a client that does not read. */
-	if (send(c->fd, head, (size_t)n, MSG_NOSIGNAL) == n) {
-		struct timeval tv = { 2, 0 };
-
-		setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-		while (len) {
-			ssize_t k = send(c->fd, text, len, MSG_NOSIGNAL);
-
-			if (k <= 0)
-				break;
-			text += k;
-			len -= (size_t)k;
-		}
-	}
+	if (!tell_all(c->fd, head, (size_t)n, end))
+		tell_all(c->fd, text, len, end);
 	drop_client(c);
 }
 

@@ -139,6 +139,23 @@ static enum line skip_line(struct reader *r, struct err *e)
 	}
 }
 
+int reader_ready(struct reader *r)
+{
+	struct pollfd p = { r->fd, POLLIN, 0 };
+
+	while (!find_lf(r) && !r->eof) {
+		if (r->end - r->start > JSON_MAX_LINE) {
+			consume(r, r->end);
+			r->skipping = 1;
+		}
+		if (sig_caught() || poll(&p, 1, 0) == 0)
+			return sig_caught() != 0;
+		if (fill(r, NULL) != LINE_OK)
+			return 1;
+	}
+	return 1;
+}
+
 enum line reader_next(struct reader *r, char **line, size_t *len,
 		      struct err *e)
 {
@@ -155,11 +172,13 @@ enum line reader_next(struct reader *r, char **line, size_t *len,
 			return w;
 	}
 	*len = (lf ? (size_t)(lf - r->buf) : r->end) - r->start;
-	if (!lf && r->eof && *len == 0)
+	if (!lf && r->eof && *len == 0 && !r->skipping)
 		return LINE_END;
 	r->lineno++;
-	if (*len > JSON_MAX_LINE)
+	if (r->skipping || *len > JSON_MAX_LINE) {
+		r->skipping = 0;
 		return skip_line(r, e);
+	}
 	*line = r->buf + r->start;
 	consume(r, r->start + *len + (lf ? 1 : 0));
 	return lf ? LINE_OK : LINE_TRUNCATED;

@@ -16,6 +16,7 @@ struct reader {
 	char *buf;
 	size_t alloc, start, end, seen;
 	int eof;
+	int skipping;		/* a line that is too long */
 	uint64_t lineno;	/* of the line last returned */
 	uint64_t bytes;		/* consumed so far */
 };
@@ -34,6 +35,8 @@ void reader_release(struct reader *r);	/* fd stays open */
 
 /* Whether the next line has yet to be read, all of it. */
 int reader_empty(const struct reader *r);
+/* Reads what is there; whether reader_next would not have to wait. */
+int reader_ready(struct reader *r);
 
 /* The next line without its LF, valid until the next call. */
 enum line reader_next(struct reader *r, char **line, size_t *len,

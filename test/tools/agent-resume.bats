@@ -101,6 +101,9 @@ kill_at() {
 	sort out >first
 	calm -k 3 --resume
 	sort out | cmp - first
+	# What is asked for otherwise is another rollout.
+	calm --resume --turns 7
+	[ "$(grep -c -f <(jq .id out) first)" = 0 ]
 }
 
 @test "two processes on one directory do not mix" {
@@ -110,7 +113,7 @@ kill_at() {
 		compgen -G "run/*/work/begun" >/dev/null && break
 		sleep 0.05
 	done
-	"$bin/ca-agent" --model-cmd cat --skill skill -d cpu --seed 1 --dir run --resume tasks >other 2>err || [ $? = 75 ]
+	"$bin/ca-agent" --model-cmd cat --skill skill -d cpu --judge ./judge --seed 1 --dir run --resume tasks >other 2>err || [ $? = 75 ]
 	grep -q 'another process works on' err
 	touch "$(echo run/*/work)/go"
 	wait $!

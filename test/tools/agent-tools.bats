@@ -115,6 +115,11 @@ f() { # path [members]: arguments of a file tool
 	[[ $(result 1) = *'grown beyond 32 MiB'* ]]
 	[[ $(result 2) = *'is full'* ]]
 	[ "$(result 3)" = gone ]
+	# Memory has an end as well, and what a command takes goes first.
+	run_all Bash "$(c 'cat /proc/self/oom_score_adj; head -c 2G /dev/zero >/tmp/fill; head -c 2G /dev/zero >/dev/shm/fill')" \
+		Bash "$(c 'python3 -c "b = bytearray(1 << 44)"')"
+	[[ $(result 0) = 1000$'\n'*'No space left'*'No space left'* || $(result 0) = 1000$'\n'*'File size limit'* ]]
+	[[ $(result 1) = *MemoryError* ]]
 }
 
 @test "background commands: new output, filter, end, kill" {
@@ -131,6 +136,15 @@ f() { # path [members]: arguments of a file tool
 	[[ $(result 6) = *'[killed]' ]]
 	[[ $(result 7) = *'[killed]' ]]
 	[[ $(result 8) = *Error* ]]
+	# Of very many that have ended the oldest are forgotten.
+	jq -cn '[range(1; 35) | {name: "Bash", args: {command: "sleep 1000", run_in_background: true}},
+			{name: "KillBash", args: {shell_id: "bash_\(.)"}}] | [{calls: .[:60]},
+		{calls: (.[60:] + [{name: "BashOutput", args: {bash_id: ("bash_1", "bash_34")}}])},
+		{content: "Done."}]' >script
+	agent
+	stopped final
+	[[ $(result 68) = "Error: 'bash_1' has ended and its output is gone" ]]
+	[[ $(result 69) = *'[killed]' ]]
 }
 
 @test "Read: numbers, parts, long lines, odd files" {
@@ -264,11 +278,30 @@ f() { # path [members]: arguments of a file tool
 		NotebookEdit "$(n '{"edit_mode":"insert","cell_type":"code","new_source":"1"}')" \
 		NotebookEdit "$(n '{"cell_id":"cell-1","edit_mode":"delete","new_source":""}')" \
 		NotebookEdit "$(n '{"edit_mode":"insert","cell_type":"code","new_source":"2"}')" \
-		Bash "$(c 'cat n.ipynb')"
+		Bash "$(c 'cat n.ipynb; echo "{\"cells\": [[1]]}" >odd.ipynb')" \
+		NotebookEdit '{"notebook_path":"odd.ipynb","cell_id":"cell-0","new_source":"x"}'
+	[[ $(result 11) = *'is no notebook' ]]
 	[[ $(result 4) = *"no cell 'zzz'"* ]]
 	[[ $(result 5) = *"cell_type is missing"* ]]
-	result 10 | jq -e '[.cells[].id // empty] | length == (unique | length)'
+	result 10 | head -n 1 | jq -e '[.cells[].id // empty] | length == (unique | length)'
 	result 6 | jq -e '[.cells[].source] == ["A", "new"] and .cells[0].outputs == [] and .metadata.x == 1.5'
+}
+
+@test "whatever says ok in the tree, verdicts are the judge's" {
+	run_all Write "$(f model_new.py '{"content":"x"}')" \
+		Bash "$(c 'mkdir -p kernels/utils bin; echo "print(\"ok (all is as it should be)\")" >kernels/utils/verification.py
+			cd kernels; python3 -m utils.verification; cd ..
+			printf "#!/bin/sh\necho faked\n" >bin/ca-verify; chmod 755 bin/ca-verify; PATH=/work/bin:$PATH ca-verify')" \
+		Bash "$(c 'ca-verify; mv utils u; rm -rf utils; mount --bind bin utils; cp bin/ca-verify /judge/bin/ca-verify
+			ln utils/compile.sh c && echo x >c; ln -sfn bin utils; sed -i s/exec/true/ utils/compile.sh; ls utils')" \
+		Bash "$(c 'utils/compile.sh; sudo python3 -m utils.verification; ca-verify')"
+	[[ $(result 1) = 'ok (all'*faked ]]
+	[[ $(result 2) = *'ok (all'*$'\ncompile.sh\nprofiling.py\nverification.py' ]]
+	[[ $(result 3) = *built*'ok (all'*'ok (all'* ]]
+	# The two that only said so are no tries, and no file of them is judged.
+	jq -c '[.evaluations[].stage]' out
+	jq -e '[.evaluations[].stage] == ["verify", "compile", "verify", "verify", "reward"]' out
+	jq -e 'all(.evaluations[].candidate.files; keys == ["model_new.py"])' out
 }
 
 @test "the judge's socket takes three words and nothing else" {
@@ -362,6 +395,12 @@ beats() {
 	[ "$(result 1)" -ge 2 ]
 	[ "$(result 4)" -gt "$(result 1)" ]
 	jq -e '.outcome.reward == 1' out
+	# Where the device is a GPU its clock is not disturbed either.
+	rm -rf run
+	agent --dir run -d cuda
+	jq -c '[.evaluations[].candidate.profile.moved]' out
+	jq -e '[.evaluations[].candidate.profile.moved] == ["0", "0", "0"]' out
+	[ "$(result 4)" -gt "$(result 1)" ]
 }
 
 @test "whoever waits for a verdict keeps no judge's clock from the processor" {

@@ -397,6 +397,29 @@ put() { # text: a turn that writes model_new.py
 	jq -e -s 'map(.kind) | sort == ["error", "error", "trajectory"]' out
 }
 
+@test "who writes tasks slowly keeps nobody waiting" {
+	script "$(put x)" "$(sh_turn ca-verify)" "$done_turn"
+	mkfifo slow
+	# The second line ends only when the first task is done.
+	{
+		cat tasks
+		printf '{"kind": "no'
+		until [ -s out ]; do sleep 0.1; done
+		echo 'te", "v": 1}'
+	} >slow 3>&- &
+	cat slow | "$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" \
+		--skill skill -d cpu --judge ./judge >out
+	[ "$(jq -r .kind out | xargs)" = 'trajectory note' ]
+	wait $!
+}
+
+@test "too few open files are told before anything begins" {
+	script "$done_turn"
+	run bash -c 'ulimit -n 256; "$@"' - "$bin/ca-agent" --model-cmd cat --skill skill -d cpu -j 100 tasks
+	[ "$status" = 78 ]
+	[[ $output = *'100 rollouts at once need 556 open files, the limit is 256 (ulimit -n)' ]]
+}
+
 @test "usage errors are told" {
 	check() { # text, arguments
 		run "$bin/ca-agent" "${@:2}" </dev/null
@@ -409,8 +432,8 @@ put() { # text: a turn that writes model_new.py
 	check 'needs --dir' --model-cmd cat --resume
 	check 'takes a JSON object' --model-cmd cat --body 3
 	check "must not have 'top_p'" --model-cmd cat --body '{"min_p": 0, "top_p": 1}'
-	run "$bin/ca-agent" --endpoint ftp://x --model m -q tasks
-	[ "$status" = 75 ]
+	check 'no http or https URL' --endpoint ftp://x --model m
+	check 'exclude each other' --model-cmd cat --judge cat --judges 2
 }
 
 @test "whoever lets others read nothing gets the same rollout" {
@@ -469,14 +492,16 @@ put() { # text: a turn that writes model_new.py
 	"$bin/ca-agent" --show out >text
 	grep -q -- '--- turn 1  (100 + 10 tokens' text
 	grep -q '^  Bash seq 50' text
-	grep -q '  | ([0-9]* more bytes)' text
+	grep -q '  | (31 more lines)' text
 	grep -q '^  + x = 1' text
 	grep -q '^  \[verify: ok\]' text
 	grep -q '^=== final; reward 1' text
 	[ "$(grep -c $'\033' text)" = 0 ]
 	"$bin/ca-agent" --show --all out | grep -q '  | 50'
-	"$bin/ca-agent" --show <tasks >text
+	"$bin/ca-agent" --show --color always out | grep -q $'\033\[1m--- turn 2'
+	"$bin/ca-agent" --show <tasks >text 2>told
 	[ ! -s text ]
+	grep -q 'no trajectory in the input' told
 }
 
 @test "--export writes ATIF and ShareGPT" {

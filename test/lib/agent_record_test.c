@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What becomes of a rollout's events: budgets, what is sent and what is left
+ * out of a record; and trajectories as text, whole and broken ones.
+ */
+#include "tests.h"
+
+#include "agent/rollout.h"
+#include "agent/show.h"
+
+static void event(struct state *s, const char *text)
+{
+	struct json *j = json_parse(text, strlen(text), JSON_MAX_LINE, NULL,
+				    NULL);
+	struct err e = ERR_INIT;
+
+	assert_non_null(j);
+	assert_int_equal(state_apply(s, j, &e), 0);
+	json_free(j);
+}
+
+static const struct agent_opts limits = { .turns = 3, .ctx = 1000,
+					  .out_tokens = -1 };
+
+static void budgets_end_it(void **state)
+{
+	struct agent_opts o = limits;
+	struct state s;
+
+	(void)state;
+	state_init(&s);
+	event(&s, "{\"e\":\"begin\",\"messages\":[{\"role\":\"user\","
+	      "\"content\":\"go\"}]}");
+	assert_int_equal(state_used_up(&s, &o), STOP_NONE);
+	event(&s, "{\"e\":\"turn\",\"n\":1,\"got\":{\"role\":\"assistant\","
+	      "\"content\":\"a\"},\"usage\":{\"prompt\":900,"
+	      "\"completion\":35}}");
+	assert_int_equal(state_used_up(&s, &o), STOP_NONE);
+	o.out_tokens = 36;
+	assert_int_equal(state_used_up(&s, &o), STOP_NONE);
+	o.out_tokens = 35;
+	assert_int_equal(state_used_up(&s, &o), STOP_COST);
+	o = limits;
+	o.ctx = 999;
+	assert_int_equal(state_used_up(&s, &o), STOP_CONTEXT);
+	o = limits;
+	o.turns = 1;
+	assert_int_equal(state_used_up(&s, &o), STOP_MAX_TURNS);
+	/* However few tokens the server calls it. */
+	while (s.messages.len < HISTORY_MAX)
+		str_adds(&s.messages, ",\"0123456789abcdef0123456789abcdef"
+			 "0123456789abcdef0123456789ab\"");
+	assert_int_equal(state_used_up(&s, &limits), STOP_CONTEXT);
+	state_release(&s);
+}
+
+static void calls_with_one_id_are_told_apart(void **state)
+{
+	struct state s;
+
+	(void)state;
+	state_init(&s);
+	event(&s, "{\"e\":\"begin\",\"messages\":[]}");
+	event(&s, "{\"e\":\"turn\",\"n\":1,\"got\":{\"role\":\"assistant\","
+	      "\"content\":null,\"tool_calls\":["
+	      "{\"id\":\"x\",\"function\":{\"name\":\"Glob\",\"arguments\":"
+	      "\"{\\\"pattern\\\":\\\"a\\\"}\"}},"
+	      "{\"id\":\"x\",\"function\":{\"name\":\"Glob\",\"arguments\":"
+	      "\"{\\\"pattern\\\":\\\"b\\\"}\"}}]},\"usage\":{}}");
+	assert_int_equal(s.calls.n, 2);
+	assert_string_equal(s.calls.c[0].id, "x");
+	assert_string_not_equal(s.calls.c[1].id, "x");
+	assert_non_null(strstr(s.messages.buf, s.calls.c[1].id));
+	state_release(&s);
+}
+
+static void ids_can_be_left_out_of_turns(void **state)
+{
+	struct str out = STR_INIT;
+	struct json *j;
+	struct state s;
+
+	(void)state;
+	state_init(&s);
+	event(&s, "{\"e\":\"begin\",\"messages\":[]}");
+	for (int i = 1; i < 4; i++)
+		event(&s, "{\"e\":\"turn\",\"got\":{\"role\":\"assistant\","
+		      "\"content\":\"a\"},\"finish\":\"stop\",\"usage\":"
+		      "{\"prompt\":1},\"tokens\":{\"n\":1,\"ids\":\"AAAA\"},"
+		      "\"prov\":{\"model_s\":1}}");
+	str_addc(&out, '[');
+	spans_leave_out(&s.tokens, &s.turns, &out);
+	str_addc(&out, ']');
+	assert_null(strstr(out.buf, "ids"));
+	j = json_parse(out.buf, out.len, JSON_MAX_LINE, NULL, NULL);
+	assert_int_equal(json_len(j), 3);
+	assert_int_equal(json_get_int(json_first(j), "turn", 0), 1);
+	assert_non_null(json_get(json_first(j), "prov"));
+	json_free(j);
+	str_release(&out);
+	state_release(&s);
+}
+
+/* The text of a trajectory. */
+static const char *shown(const char *text, const struct show_opts *o)
+{
+	static struct str out;
+	struct json *j = json_parse(text, strlen(text), JSON_MAX_LINE, NULL,
+				    NULL);
+
+	assert_non_null(j);
+	str_reset(&out);
+	show_trajectory(j, o, &out);
+	json_free(j);
+	return out.buf;
+}
+
+static void has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("'%s' is not in '%s'", part, text);
+}
+
+/* Columns are counted, not bytes; what is cut is whole. */
+static void lines_are_folded_at_the_width(void **state)
+{
+	static const char wide[] = "{\"kind\":\"trajectory\",\"messages\":["
+		"{\"role\":\"assistant\",\"content\":\"\"},"
+		"{\"role\":\"tool\",\"content\":\"\xe8\xaa\x9e\xe8\xaa\x9e"
+		"\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e"
+		"\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e"
+		"a\\tb\\u001bc\"}]}";
+	const struct show_opts narrow = { 0, 0, 1 }, any = { 0, 0, 0 };
+	struct str text = STR_INIT;
+
+	(void)state;
+	has(shown(wide, &narrow), "  | \xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e"
+	    "\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e\xe8\xaa\x9e"
+	    "\xe8\xaa\x9e\xe8\xaa\x9e\n  | \xe8\xaa\x9e" "a\tb\\x1bc\n");
+	has(shown(wide, &any), "\xe8\xaa\x9e" "a\tb\\x1bc\n");
+	str_adds(&text, "{\"messages\":[{\"role\":\"assistant\","
+		 "\"content\":\"");
+	for (int i = 0; i < 401; i++)
+		str_adds(&text, "\xe8\xaa\x9e");
+	str_adds(&text, "\"}]}");
+	has(shown(text.buf, &any), "\xe8\xaa\x9e ...\n");
+	assert_null(strstr(shown(text.buf, &any), "\\x"));
+	str_release(&text);
+}
+
+static const char *const broken[] = {
+	"{}", "{\"messages\":3,\"turns\":\"x\",\"evaluations\":{}}",
+	"{\"messages\":[1,null,\"x\",[],{}],\"turns\":[1],"
+	"\"evaluations\":[2,{\"candidate\":[]}]}",
+	"{\"messages\":[{\"role\":7,\"content\":{}},{\"role\":\"assistant\","
+	"\"content\":[],\"tool_calls\":[3,{\"function\":4},{\"function\":"
+	"{\"name\":5,\"arguments\":\"[\"}},{\"function\":{\"name\":\"f\","
+	"\"arguments\":\"[1]\"}}]},{\"role\":\"tool\"}],"
+	"\"outcome\":[],\"cost\":1}",
+	"{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}],\"outcome\":"
+	"{\"final\":3,\"best\":{\"rejudged\":[]},\"reward\":\"1\"}}",
+	NULL
+};
+
+static void broken_ones_are_shown_as_far_as_they_go(void **state)
+{
+	const struct show_opts o = { 1, 1, 80 };
+
+	(void)state;
+	for (const char *const *p = broken; *p; p++)
+		has(shown(*p, &o), "===");
+}
+
+static void exported_lines_are_json(void **state)
+{
+	struct str out = STR_INIT;
+	struct json *j;
+
+	(void)state;
+	for (const char *const *p = broken; *p; p++)
+		for (int f = EXPORT_ATIF; f <= EXPORT_SHAREGPT; f++) {
+			j = json_parse(*p, strlen(*p), JSON_MAX_LINE, NULL,
+				       NULL);
+			str_reset(&out);
+			if (!export_trajectory(j, (enum export_format)f,
+					       &out))
+				assert_int_equal(json_check(out.buf, out.len -
+					1, JSON_MAX_LINE, NULL, NULL), 0);
+			else
+				assert_int_equal(out.len, 0);
+			json_free(j);
+		}
+	str_release(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(budgets_end_it),
+		cmocka_unit_test(calls_with_one_id_are_told_apart),
+		cmocka_unit_test(ids_can_be_left_out_of_turns),
+		cmocka_unit_test(lines_are_folded_at_the_width),
+		cmocka_unit_test(broken_ones_are_shown_as_far_as_they_go),
+		cmocka_unit_test(exported_lines_are_json),
+	};
+
+	return RUN_TESTS(tests);
+}
