@@ -18,7 +18,8 @@
 #define FLOOR_LOOSE 4.0		/* times the largest error of loose math */
 #define SHARE_SEEN 64		/* one in so many must be beyond that, */
 #define CASE_SEEN 16		/* or so many in every case */
-#define STEPS 32		/* bins in an octave of u */
+#define STEP_BITS 5
+#define STEPS (1 << STEP_BITS)	/* bins in an octave of u */
 #define OCTAVE_LOW (-160)	/* the least float32 in units of 1e-2 */
 #define OCTAVE_HIGH 40
 #define BINS ((OCTAVE_HIGH - OCTAVE_LOW) * STEPS)
@@ -82,6 +83,16 @@ static int part_of(const struct view *v, struct part *p)
 			(uint64_t)p->v.shape[i] * rest;
 	}
 	return 0;
+}
+
+size_t guard_bytes(const struct view *v)
+{
+	uint64_t n, bytes, most;
+
+	if (view_count(v, &n, &bytes))
+		return 0;
+	most = GUARD_ELEMENTS * dtype_size(v->dtype);
+	return bytes < most ? bytes : most;
 }
 
 /* Where the values of an answer come from: a view, or means along an axis
@@ -160,10 +171,13 @@ struct leaf_job {
 
 static unsigned bin_of(double u)
 {
-	int e;
-	double f = frexp(u, &e);	/* u = f * 2^e, 0.5 <= f < 1 */
-	int i = (e - 1 - OCTAVE_LOW) * STEPS + (int)((2 * f - 1) * STEPS);
+	uint64_t bits;
+	int i;
 
+	/* By the double's parts, since frexp is slow: exponent, mantissa. */
+	memcpy(&bits, &u, sizeof(bits));
+	i = ((int)(bits >> 52 & 0x7ff) - 1023 - OCTAVE_LOW) * STEPS +
+	    (int)(bits >> (52 - STEP_BITS) & (STEPS - 1));
 	if (!isfinite(u) || i >= BINS)
 		return BINS - 1;
 	return i < 0 ? 0 : (unsigned)i;

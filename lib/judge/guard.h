@@ -113,6 +113,9 @@ struct guard_result {
 	char text[256];		/* why, for people */
 };
 
+/* How much of a dense tensor's start is looked at. */
+size_t guard_bytes(const struct view *v);
+
 /*
  * -1 only for arguments that do not fit (CA_SOFTWARE) or lack of memory.
  * Deterministic.  An invalid task still has factors, for --allow-trivial.

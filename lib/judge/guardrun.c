@@ -41,15 +41,26 @@ static int no_memory(struct fail *f)
 	return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
 }
 
-static int grab(struct judge *j, const struct mem *m, size_t n, char **out,
-		struct fail *f)
+/* Room for n bytes; what of it nobody looks at takes no memory. */
+static int make_room(size_t n, char **out, struct fail *f)
+{
+	*out = malloc(n ? n : 1);
+	return *out ? 0 : no_memory(f);
+}
+
+/* What is looked at of a dense tensor at an offset, brought home. */
+static int grab(struct judge *j, const struct mem *m, size_t at,
+		const struct view *v, char *to, struct fail *f)
 {
 	struct err e = ERR_INIT;
+	uint64_t n, bytes;
 
-	*out = malloc(n ? n : 1);
-	if (!*out)
-		return no_memory(f);
-	if (n && j->dev->ops->download(j->dev, *out, m, 0, n, &e))
+	if (view_count(v, &n, &bytes) || at > m->bytes ||
+	    bytes > m->bytes - at)
+		return fail_set(f, ST_INFRA_ERROR, 0,
+				"a tensor lies beside its memory");
+	bytes = guard_bytes(v);
+	if (bytes && j->dev->ops->download(j->dev, to + at, m, at, bytes, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	return 0;
 }
@@ -62,12 +73,21 @@ static int forward(struct judge *j, struct oracle *o, const char *precision,
 
 	if (rc)
 		return rc;
-	if (grab(j, &o->expect, o->expect.bytes, &im->bytes, f))
+	if (make_room(o->expect.bytes, &im->bytes, f))
 		return -1;
-	for (uint32_t i = 0; i < im->m.nleaf; i++)
-		if (!cmp_leaf_view(&im->m.leaf[i], im->bytes,
-				   im->m.leaf[i].offset, &im->v[im->n]))
-			im->n++;
+	for (uint32_t i = 0; i < im->m.nleaf; i++) {
+		size_t at = im->m.leaf[i].offset;
+
+		struct view *v = &im->v[im->n];
+
+		if (cmp_leaf_view(&im->m.leaf[i], im->bytes, at, v))
+			continue;
+		im->n++;
+		/* A number lies in the leaf itself. */
+		if ((const char *)v->data == im->bytes + at &&
+		    grab(j, &o->expect, at, v, im->bytes, f))
+			return -1;
+	}
 	return 0;
 }
 
@@ -117,6 +137,18 @@ static int seeds(struct judge *j, struct oracle *o, uint64_t base, size_t c,
 	return oracle_inputs(j, o, base + c, family_name(family), 1, f);
 }
 
+static int grab_inputs(struct judge *j, struct oracle *o, struct gathered *g,
+		       size_t c, struct fail *f)
+{
+	if (make_room(o->input_bytes, &g->inputs[c], f))
+		return -1;
+	for (size_t i = 0; i < g->nin; i++)
+		if (grab(j, &o->inputs, g->offset[i], &g->in[i], g->inputs[c],
+			 f))
+			return -1;
+	return 0;
+}
+
 static int gather(struct judge *j, struct oracle *o, struct gathered *g,
 		  size_t ncase, int part, struct fail *f)
 {
@@ -124,7 +156,7 @@ static int gather(struct judge *j, struct oracle *o, struct gathered *g,
 		return -1;
 	for (size_t c = 0; c < ncase; c++) {
 		if (seeds(j, o, SEED_INPUTS, c, FAMILY_PLAIN, f) ||
-		    grab(j, &o->inputs, o->input_bytes, &g->inputs[c], f) ||
+		    grab_inputs(j, o, g, c, f) ||
 		    forward(j, o, "native", &g->want[c], f) ||
 		    forward(j, o, "loose", &g->loose[c], f) < 0 ||
 		    (part && (seeds(j, o, SEED_INPUTS, c, FAMILY_PART, f) ||
