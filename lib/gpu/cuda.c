@@ -202,7 +202,7 @@ void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		.nattr = 1
 	};
 
-	if (!CUDA_EARLY) {
+	if (c->dev->info.major < 9) {
 		cuda_launch(c, fn, grid, threads, shared, args);
 		return;
 	}

@@ -28,15 +28,6 @@
 	X(wg_64_1) X(wg_64_3) X(wg_128_1) X(wg_128_2) X(wg_merge) \
 	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128)
 
-/* What has not yet run on a GPU, to be tried with -D: launches before the
- * kernel in front has ended; one row's products with what is around them. */
-#ifndef CUDA_EARLY
-#define CUDA_EARLY 0
-#endif
-#ifndef CUDA_AROUND
-#define CUDA_AROUND 0
-#endif
-
 struct cuda {
 	struct gpu g;			/* first */
 	struct cu_dev *dev;
@@ -60,8 +51,8 @@ struct cuda_grid { unsigned x, y, z; };
 void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		 unsigned threads, unsigned shared, void **args);
 
-/* As cuda_launch, of a kernel that calls follow(): it may be started before
- * the one in front of it has ended. */
+/* As cuda_launch, of a kernel that calls follow(): from Hopper on it may be
+ * started before the one in front of it has ended. */
 void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		       unsigned threads, unsigned shared, void **args);
 

@@ -266,9 +266,8 @@ static int by_two(struct cuda *c, const struct gpu_linear *a)
 		.gated = a->act != NULL
 	};
 
-	if (!CUDA_AROUND || (c->g.flags & GPU_EXACT) ||
-	    c->g.act != GPU_BF16 || a->m != 1 || a->n % 2 || a->k % 8 ||
-	    (a->act && !a->lean))
+	if ((c->g.flags & GPU_EXACT) || c->g.act != GPU_BF16 || a->m != 1 ||
+	    a->n % 2 || a->k % 8 || (a->act && !a->lean))
 		return 0;
 	LAUNCH_EARLY(gemv_two, ceil_div((size_t)a->n, 8), 1, 1, 128, 0, &p);
 	return 1;

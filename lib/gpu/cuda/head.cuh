@@ -26,18 +26,65 @@ __device__ inline void each_word(const float *x, int from, int to, int stride, i
 			use(k, x[k]);
 }
 
-__device__ inline float log_sum(const float *x, int v, float inv_temp, float *most = nullptr)
+// As each_word, four at a time; -INF stands for words behind the last one.
+template <class F>
+__device__ inline void each_four(const float *x, int from, int to, int stride, int mine, F use)
 {
-	float top = -INF, sum = 0;
+	bool even = ((u64)(x + from) & 15) == 0;
 
-	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) { top = fmaxf(top, f); });
-	top = block_max(top);
-	each_word(x, 0, v, blockDim.x, threadIdx.x, [&](int, float f) {
-		sum += __expf((f - top) * inv_temp);
+#pragma unroll 4
+	for (int i = from + 4 * mine; i < to; i += 4 * stride)
+		use(even && i + 3 < to ? *(const float4 *)(x + i) :
+		    make_float4(x[i], i + 1 < to ? x[i + 1] : -INF, i + 2 < to ? x[i + 2] : -INF,
+				i + 3 < to ? x[i + 3] : -INF));
+}
+
+// A warp's run of the words of a row, whole pieces of four.
+__device__ inline int run_of(int v)
+{
+	int warps = blockDim.x / WARP;
+
+	return ((v + warps - 1) / warps + 3) / 4 * 4;
+}
+
+// In one pass, a warp a run; every thread gets it.  mass[w], if not NULL, becomes the sum of run w
+// of exponentials less the largest, which `most` gets.
+__device__ inline float log_sum(const float *x, int v, float inv_temp, float *most = nullptr,
+				float *mass = nullptr)
+{
+	__shared__ float tops[32], sums[32];
+	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, run = run_of(v);
+	float top = -INF, sum = 0, all;
+
+	each_four(x, warp * run, min(v, (warp + 1) * run), WARP, lane, [&](float4 f) {
+		float high = fmaxf(fmaxf(f.x, f.y), fmaxf(f.z, f.w)), less;
+
+		if (high > top) {
+			sum *= __expf((top - high) * inv_temp);
+			top = high;
+		}
+		less = top > -INF ? top : 0;
+		sum += __expf((f.x - less) * inv_temp) + __expf((f.y - less) * inv_temp) +
+		       (__expf((f.z - less) * inv_temp) + __expf((f.w - less) * inv_temp));
 	});
+	all = warp_max(top);
+	sum = warp_sum(top > -INF ? sum * __expf((top - all) * inv_temp) : 0);
+	__syncthreads();
+	if (lane == 0) {
+		tops[warp] = all;
+		sums[warp] = sum;
+	}
+	__syncthreads();
+	bool there = lane < blockDim.x / WARP;
+
+	all = there ? tops[lane] : -INF;
+	top = warp_max(all);
+	sum = there && all > -INF ? sums[lane] * __expf((all - top) * inv_temp) : 0;
+	if (mass && warp == 0)
+		mass[lane] = sum;
 	if (most)
 		*most = top;
-	return top * inv_temp + logf(block_sum(sum));
+	return top * inv_temp + logf(warp_sum(sum));
 }
 
 extern "C" __global__ void k_pick(float *lp, float *ent, float *lse, const float *logits,
@@ -181,22 +228,27 @@ __device__ inline int draw_on(const float *x, int v, float cut, int from)
 
 // Each warp sums a run of words; then the threads divide the run in which the goal lies, and who
 // has the goal looks for its word.
-__device__ inline int draw(const float *x, int v, float inv, float lse, float cut, float u)
+// Without a cut, `run` has the runs' sums already.
+__device__ inline int draw(const float *x, int v, float inv, float top, float cut, float u,
+			   float *run)
 {
-	__shared__ double run[32];
 	__shared__ int answer;
 	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP, k = 0;
-	int run_len = ((v + warps - 1) / warps + 3) / 4 * 4, from = warp * run_len;
+	int run_len = run_of(v), from = warp * run_len;
 	double sum = 0, goal = 0, before = 0;
 
-	each_word(x, from, min(v, from + run_len), WARP, lane, [&](int, float f) {
-		if (f >= cut)
-			sum += __expf(f * inv - lse);
-	});
-	for (int d = 16; d; d >>= 1)
-		sum += __shfl_xor_sync(~0u, sum, d);
-	if (lane == 0)
-		run[warp] = sum;
+	if (cut > -INF) {
+		float part = 0;
+
+		each_word(x, from, min(v, from + run_len), WARP, lane, [&](int, float f) {
+			if (f >= cut)
+				part += __expf((f - top) * inv);
+		});
+		part = warp_sum(part);
+		__syncthreads();
+		if (lane == 0)
+			run[warp] = part;
+	}
 	if (threadIdx.x == 0)
 		answer = v;
 	__syncthreads();
@@ -208,17 +260,16 @@ __device__ inline int draw(const float *x, int v, float inv, float lse, float cu
 	int per = (run_len + blockDim.x - 1) / blockDim.x, end = min(v, (k + 1) * run_len);
 	int mine = k * run_len + threadIdx.x * per, to = min(end, mine + per);
 
-	sum = 0;
 	for (int i = mine; i < to; i++)
 		if (x[i] >= cut)
-			sum += __expf(x[i] * inv - lse);
+			sum += __expf((x[i] - top) * inv);
 	double upto = before + sum_up_to(sum), so_far = upto - sum;
 
 	if (upto > goal && so_far <= goal)
 		for (int i = mine; i < to; i++) {
 			if (x[i] < cut)
 				continue;
-			so_far += __expf(x[i] * inv - lse);
+			so_far += __expf((x[i] - top) * inv);
 			if (so_far > goal) {
 				atomicMin(&answer, i);
 				break;
@@ -235,12 +286,13 @@ extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, con
 				    const float *top_p, const int *top_k, const float *min_p,
 				    const float *u, int v)
 {
+	__shared__ float mass[32];
 	int r = blockIdx.x, best;
 
 	follow();
 	const float *x = logits + (u64)r * v;
 	float inv = temp[r] > 0 ? 1 / temp[r] : 1, top, cut = -INF, n, m;
-	float l = log_sum(x, v, inv, &top);
+	float l = log_sum(x, v, inv, &top, mass);
 
 	if (temp[r] > 0) {
 		if (top_k[r] > 0 && top_k[r] < v)
@@ -251,7 +303,7 @@ extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, con
 		}
 		if (min_p[r] > 0)
 			cut = fmaxf(cut, top + logf(min_p[r]) / inv);
-		best = draw(x, v, inv, l, cut, u[r]);
+		best = draw(x, v, inv, top, cut, u[r], mass);
 	} else {
 		best = first_of(x, v, top);
 	}

@@ -10,18 +10,32 @@
 #if ACT_BF16 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define KEYS 128			// of a tile
 
-// Where packed row r lies, in heads.
-__device__ inline u64 packed_at(int r, int first, int per, int heads, int kv)
-{
-	return (u64)(first + r / per) * heads + kv * per + r % per;
-}
+// Where the packed rows of a sequence lie, in heads, and whose tokens they are.
+struct packed {
+	int first, base, per, more;
+	u32 inverse;		// 2^32 / per, more than exactly
 
-// Running softmax of a thread's two rows; x (64, 128) becomes exponentials, `old` what sums so
+	__device__ inline packed(int first, int heads, int kv_heads, int kv)
+		: first(first), per(heads / kv_heads)
+	{
+		base = first * heads + kv * per;
+		more = heads - per;
+		inverse = per > 1 ? 0xffffffffu / per + 1 : 0;
+	}
+	__device__ inline int token(int r) const
+	{
+		return per > 1 ? (int)__umulhi(r, inverse) : r;
+	}
+	__device__ inline u32 at(int r) const { return base + r + token(r) * more; }
+};
+
+// Running softmax of a thread's two rows; x (64, 8 NT) becomes exponentials, `old` what sums so
 // far are to be multiplied by.
 struct softmax {
 	float m[2], l[2], old[2];
 
-	__device__ inline void add(float (&x)[16][4], const int last[2], bool cut, float c)
+	template <int NT>
+	__device__ inline void add(float (&x)[NT][4], const int last[2], bool cut, float c)
 	{
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
@@ -29,7 +43,7 @@ struct softmax {
 
 			if (cut) {
 #pragma unroll
-				for (int j = 0; j < 16; j++) {
+				for (int j = 0; j < NT; j++) {
 					if (j * 8 > last[i])
 						x[j][2 * i] = -INF;
 					if (j * 8 + 1 > last[i])
@@ -37,7 +51,7 @@ struct softmax {
 				}
 			}
 #pragma unroll
-			for (int j = 0; j < 16; j++)
+			for (int j = 0; j < NT; j++)
 				top = fmaxf(top, fmaxf(x[j][2 * i], x[j][2 * i + 1]));
 			top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
 			top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
@@ -48,7 +62,7 @@ struct softmax {
 			m[i] = top;
 			l[i] *= old[i];
 #pragma unroll
-			for (int j = 0; j < 16; j++) {
+			for (int j = 0; j < NT; j++) {
 				x[j][2 * i] = exp2_fast(x[j][2 * i] * c - less);
 				x[j][2 * i + 1] = exp2_fast(x[j][2 * i + 1] * c - less);
 				l[i] += x[j][2 * i] + x[j][2 * i + 1];
@@ -60,7 +74,7 @@ struct softmax {
 // Out of the accumulators of a group; `part`: fp32 sums and logarithms of a part of the keys.
 template <int D>
 __device__ inline void put_out(const attention &a, float (&o)[D / 8][4], softmax &f, int row,
-			       int rows, int first, int per, int kv, int part)
+			       int rows, const packed &q, int part)
 {
 	int lane = threadIdx.x % WARP;
 
@@ -72,7 +86,7 @@ __device__ inline void put_out(const attention &a, float (&o)[D / 8][4], softmax
 		l += __shfl_xor_sync(~0u, l, 2);
 		if (row + i * 8 >= rows)
 			continue;
-		u64 at = packed_at(row + i * 8, first, per, a.heads, kv);
+		u64 at = q.at(row + i * 8);
 		float inv = l > 0 ? 1 / l : 0, lse = f.m[i] * a.scale + logf(l);
 
 		if (a.parts > 1) {
@@ -104,8 +118,10 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 	int s = blockIdx.z / a.parts, part = blockIdx.z % a.parts, kv = blockIdx.y;
 
 	follow();
-	int first = a.first[s], per = a.heads / a.kv_heads, tokens = a.first[s + 1] - first;
-	int t = (gridDim.x - 1 - blockIdx.x) * ROWS, rows = min(ROWS, tokens * per - t);
+	int first = a.first[s], tokens = a.first[s + 1] - first;
+	packed q(first, a.heads, a.kv_heads, kv);
+	int per = q.per, t = (gridDim.x - 1 - blockIdx.x) * ROWS;
+	int rows = min(ROWS, tokens * per - t);
 	int group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int row = t + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 
@@ -119,18 +135,32 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 	int mine = group * 64 < rows ? min(end, (most + KEYS - 1) / KEYS) : from;
 	const int last[2] = { before + row / per - lane % 4 * 2,
 			      before + (row + 8) / per - lane % 4 * 2 };
-	float x[16][4], o[D / 8][4] = {}, c = a.scale * LOG2E;
-	u32 p[8][4];
+	float x[KEYS / 8][4], o[D / 8][4] = {}, c = a.scale * LOG2E;
+	u32 p[KEYS / 16][4];
 	softmax f = { { -INF, -INF } };
 	auto load = [&](u32 to, const bf16 *of, int k) {
-		wg_load<D, KEYS, THREADS>(to + (k & 1) * KB, of, min(KEYS, n - k * KEYS),
-			[&](int r) { return key_at(a, s, k * KEYS + r) + (u64)kv * D; });
+		int keys = min(KEYS, n - k * KEYS), step = a.kv_heads * D;
+
+		to += (k & 1) * KB;
+		of += kv * D;
+		if (a.pages) {
+			const int *page = a.pages + (u64)s * a.stride + k * (KEYS / PAGE);
+
+			wg_load<D, KEYS, THREADS>(to, of, keys, [&](int r) {
+				return (u64)(u32)(page[r / PAGE] * PAGE + r % PAGE) * step;
+			});
+		} else {
+			wg_load<D, KEYS, THREADS>(to, of + (u64)(first + k * KEYS) * step, keys,
+						  [&](int r) { return r * step; });
+		}
 	};
-	// Makes keys k + 1 and values k there, begins with those behind.
-	auto turn = [&](int k) {
+	// Makes keys k + 1 and values k there.
+	auto turn = [&]() {
 		copy_wait<0>();
 		wg_publish();
 		__syncthreads();
+	};
+	auto load_behind = [&](int k) {
 		if (k + 2 < end)
 			load(ks, a.k, k + 2);
 		if (k + 1 < end)
@@ -145,7 +175,7 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 
 	if (from < end) {
 		wg_load<D, ROWS, THREADS>(qs, a.q, rows, [&](int r) {
-			return packed_at(t + r, first, per, a.heads, kv) * D;
+			return (u64)q.at(t + r) * D;
 		});
 		load(ks, a.k, from);
 		copy_commit();
@@ -164,10 +194,10 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 		wg_wait<0>();
 		wg_hold(x);
 		soften(from);
-		to_frags<8>(p, x);
+		to_frags<KEYS / 16>(p, x);
 	}
 	for (int k = from; k + 1 < mine; k++) {
-		turn(k);
+		turn();
 		wg_hold(x);
 		wg_hold(o);
 		wg_begin();
@@ -175,6 +205,7 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 		wg_commit();
 		wg_mul_nn(o, p, vs + (k & 1) * KB);
 		wg_commit();
+		load_behind(k);
 		wg_wait<1>();
 		wg_hold(x);
 		soften(k + 1);
@@ -185,20 +216,23 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				o[j][i] *= f.old[i >> 1];
-		to_frags<8>(p, x);
+		to_frags<KEYS / 16>(p, x);
 	}
 	if (from < mine) {
-		turn(mine - 1);
+		turn();
 		wg_hold(o);
 		wg_begin();
 		wg_mul_nn(o, p, vs + ((mine - 1) & 1) * KB);
 		wg_commit();
+		load_behind(mine - 1);
 		wg_wait<0>();
 		wg_hold(o);
 	}
-	for (int k = max(mine, from); k < end; k++)
-		turn(k);
-	put_out<D>(a, o, f, row, t + rows, first, per, kv, part);
+	for (int k = max(mine, from); k < end; k++) {
+		turn();
+		load_behind(k);
+	}
+	put_out<D>(a, o, f, row, t + rows, q, part);
 }
 
 #define WG_FORWARD(d, g) \
@@ -245,8 +279,10 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	constexpr int ROWS = 64 * G, THREADS = 128 * G;
 	constexpr u32 QB = ROWS * D * 2, KB = NK * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, os = qs + QB, ks = os + QB, vs = ks + 3 * KB;
-	int s = blockIdx.z, kv = blockIdx.y, first = a.first[s], per = a.heads / a.kv_heads;
-	int all = (a.first[s + 1] - first) * per, t = (gridDim.x - 1 - blockIdx.x) * ROWS;
+	int s = blockIdx.z, kv = blockIdx.y, first = a.first[s];
+	packed q(first, a.heads, a.kv_heads, kv);
+	int per = q.per, all = (a.first[s + 1] - first) * per;
+	int t = (gridDim.x - 1 - blockIdx.x) * ROWS;
 	int rows = min(ROWS, all - t), group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int row = t + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 
@@ -258,18 +294,21 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	float dq[D / 8][4] = {}, x[NK / 8][4], y[NK / 8][4], lse[2], delta[2];
 	float c = a.scale * LOG2E;
 	u32 p[NK / 16][4];
-	auto query = [&](int r) { return packed_at(t + r, first, per, a.heads, kv) * D; };
+	auto query = [&](int r) { return (u64)q.at(t + r) * D; };
 	auto load = [&](int k) {
-		auto key = [&](int r) { return ((u64)(first + k * NK + r) * a.kv_heads + kv) * D; };
-		int keys = min(NK, n - k * NK);
+		int keys = min(NK, n - k * NK), step = a.kv_heads * D, stage = k % 3 * KB;
+		u64 from = (u64)(first + k * NK) * step + kv * D;
+		auto key = [&](int r) { return r * step; };
 
-		wg_load<D, NK, THREADS>(ks + k % 3 * KB, a.k, keys, key);
-		wg_load<D, NK, THREADS>(vs + k % 3 * KB, a.v, keys, key);
+		wg_load<D, NK, THREADS>(ks + stage, a.k + from, keys, key);
+		wg_load<D, NK, THREADS>(vs + stage, a.v + from, keys, key);
 	};
-	auto turn = [&](int k) {
+	auto turn = [&]() {
 		copy_wait<0>();
 		wg_publish();
 		__syncthreads();
+	};
+	auto load_behind = [&](int k) {
 		if (k + 1 < tiles)
 			load(k + 1);
 		copy_commit();
@@ -281,7 +320,7 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	copy_commit();
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
-		u64 at = packed_at(min(row + i * 8, all - 1), first, per, a.heads, kv);
+		u64 at = q.at(min(row + i * 8, all - 1));
 
 		lse[i] = a.lse[at] * LOG2E;
 		delta[i] = a.delta[at];
@@ -289,7 +328,7 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	for (int k = 0; k < mine; k++) {
 		u32 at = k % 3 * KB;
 
-		turn(k);
+		turn();
 		wg_hold(x);
 		wg_hold(y);
 		wg_begin();
@@ -297,6 +336,7 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 		wg_commit();
 		wg_mul_nt<D, ROWS>(y, os + group * 8192, vs + at);
 		wg_commit();
+		load_behind(k);
 		wg_wait<1>();
 		wg_hold(x);
 #pragma unroll
@@ -329,11 +369,13 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	}
 	wg_wait<0>();
 	wg_hold(dq);
-	for (int k = mine; k < tiles; k++)
-		turn(k);
+	for (int k = mine; k < tiles; k++) {
+		turn();
+		load_behind(k);
+	}
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
-		u64 at = packed_at(min(row + i * 8, all - 1), first, per, a.heads, kv);
+		u64 at = q.at(min(row + i * 8, all - 1));
 
 #pragma unroll
 		for (int j = 0; j < D / 8; j++)
@@ -354,8 +396,10 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	u32 ks = (shared_at(shared) + 1023) & ~1023u, vs = ks + KB, qs = vs + KB, os = qs + 3 * QB;
 	u32 ls = os + 3 * QB;		// of each stage NQ lse, then NQ delta
 	const float *stats = (const float *)(shared + (ls - shared_at(shared)));
-	int s = blockIdx.z, kv = blockIdx.y, first = a.first[s], per = a.heads / a.kv_heads;
-	int n = a.first[s + 1] - first, k0 = blockIdx.x * COLS, keys = min(COLS, n - k0);
+	int s = blockIdx.z, kv = blockIdx.y, first = a.first[s];
+	packed q(first, a.heads, a.kv_heads, kv);
+	int per = q.per, n = a.first[s + 1] - first;
+	int k0 = blockIdx.x * COLS, keys = min(COLS, n - k0);
 	int group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int key = k0 + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 
@@ -369,16 +413,15 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	auto key_of = [&](int r) { return ((u64)(first + k0 + r) * a.kv_heads + kv) * D; };
 	auto load = [&](int k) {
 		int r = r0 + k * NQ, rows = min(NQ, n * per - r), st = k % 3;
-		auto query = [&](int i) { return packed_at(r + i, first, per, a.heads, kv) * D; };
+		auto query = [&](int i) { return (u64)q.at(r + i) * D; };
 
 		wg_load<D, NQ, THREADS>(qs + st * QB, a.q, rows, query);
 		wg_load<D, NQ, THREADS>(os + st * QB, a.dout, rows, query);
 		for (int i = threadIdx.x; i < 2 * NQ; i += THREADS) {
-			int q = i % NQ;
-			u64 at = q < rows ? query(q) / D : 0;
+			bool there = i % NQ < rows;
 
-			copy4_to(ls + (st * 2 * NQ + i) * 4, (i < NQ ? a.lse : a.delta) + at,
-				 q < rows);
+			copy4_to(ls + (st * 2 * NQ + i) * 4, (i < NQ ? a.lse : a.delta) +
+				 (there ? q.at(r + i % NQ) : 0), there);
 		}
 	};
 
@@ -386,10 +429,12 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	wg_load<D, COLS, THREADS>(vs, a.v, keys, key_of);
 	load(0);
 	copy_commit();
-	auto turn = [&](int k) {
+	auto turn = [&]() {
 		copy_wait<0>();
 		wg_publish();
 		__syncthreads();
+	};
+	auto load_behind = [&](int k) {
 		if (k + 1 < steps)
 			load(k + 1);
 		copy_commit();
@@ -398,8 +443,10 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	// The group's keys are not seen by what is before.
 	int begin = group * 64 < keys ? group * 64 * per / NQ : steps;
 
-	for (int k = 0; k < min(begin, steps); k++)
-		turn(k);
+	for (int k = 0; k < min(begin, steps); k++) {
+		turn();
+		load_behind(k);
+	}
 	// Here, or the compiler sets them while they are in use.
 	wg_hold(dk);
 	wg_hold(dv);
@@ -411,12 +458,13 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 
 		float x[NQ / 8][4], y[NQ / 8][4];
 
-		turn(k);
+		turn();
 		wg_begin();
 		wg_mul_nt<D, COLS>(x, ks + group * 8192, qa);
 		wg_commit();
 		wg_mul_nt<D, COLS>(y, vs + group * 8192, oa);
 		wg_commit();
+		load_behind(k);
 		wg_wait<1>();
 		wg_hold(x);
 #pragma unroll

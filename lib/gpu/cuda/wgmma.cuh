@@ -141,17 +141,21 @@ __device__ inline void copy4_to(u32 to, const void *from, bool there)
 		     "r"(there ? 4 : 0) : "memory");
 }
 
-// The first `rows` of R rows into the tile at `to`, zeroes behind them; row r comes from row_of(r).
+// The first `rows` of R rows into the tile at `to`, zeroes behind them; row r begins at
+// from[at(r)].  A thread has the same piece of every STEP-th row.
 template <int D, int R, int THREADS, class F>
-__device__ inline void wg_load(u32 to, const bf16 *from, int rows, F row_of)
+__device__ inline void wg_load(u32 to, const bf16 *from, int rows, F at)
 {
-#pragma unroll
-	for (int i = threadIdx.x; i < R * (D / 8); i += THREADS) {
-		int r = i / (D / 8), c = i % (D / 8);
-		bool there = r < rows;
+	constexpr int STEP = THREADS / (D / 8);
+	int r = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8);
 
-		copy16_to(to + c / 8 * R * 128 + r * 128 + ((c ^ r) & 7) * 16,
-			  from + (there ? row_of(r) : 0) + c * 8, there);
-	}
+	static_assert(STEP % 8 == 0, "pieces of a thread's rows are permuted alike");
+	to += c / 8 * R * 128 + r * 128 + ((c ^ r) & 7) * 16;
+	from += c * 8;
+#pragma unroll
+	for (int i = 0; i < R; i += STEP)
+		if (R % STEP == 0 || i + r < R)
+			copy16_to(to + i * 128, i + r < rows ? from + at(i + r) : from,
+				  i + r < rows);
 }
 #endif
