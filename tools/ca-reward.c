@@ -165,7 +165,8 @@ int main(int argc, char **argv)
 	    mac_key_load(&key, opts.trust_key, &e))
 		die_err(&e);
 	no_prov = c.no_prov;
-	if (judging_share(&judging, &ops, &c, argv + first, &e))
+	/* Most often there is nothing to judge: GPUs are not looked at. */
+	if (c.jobs > 1 && judging_share(&judging, &ops, &c, argv + first, &e))
 		die_err(&e);
 	ops.silent = table;
 	rc = stage_run(&ops, &c, argc, argv, first);
