@@ -67,7 +67,7 @@ static unsigned room(const struct shape_at *at)
 }
 
 /* Whether there is room for one of these. */
-static int fits(const struct shape *s, const struct shape_at *at, int node)
+static int has_room(const struct shape *s, const struct shape_at *at, int node)
 {
 	return node >= 0 && s->node[node].need <= room(at);
 }
@@ -339,7 +339,7 @@ static uint64_t keys(const struct shape *s, struct shape_at *at)
 	for (; left; left &= left - 1) {
 		int k = __builtin_ctzll(left);
 
-		if (fits(s, at, p->text[k].node))
+		if (has_room(s, at, p->text[k].node))
 			found |= (uint64_t)1 << k;
 	}
 	return found;
@@ -349,7 +349,7 @@ static int may_go_on(const struct shape *s, struct shape_at *at)
 {
 	int extra = node_of(s, top(at))->extra;
 
-	return extra >= 0 ? fits(s, at, extra) : keys(s, at) != 0;
+	return extra >= 0 ? has_room(s, at, extra) : keys(s, at) != 0;
 }
 
 /* A key's quote. */
@@ -410,7 +410,7 @@ static int step_array(const struct shape *s, struct shape_at *at,
 
 	if (f->sub != NEXT && c == ']')
 		return f->count >= p->least && pop(at);
-	if ((counts(p) && f->count == p->most) || !fits(s, at, p->items))
+	if ((counts(p) && f->count == p->most) || !has_room(s, at, p->items))
 		return 0;
 	if (f->sub == AFTER) {
 		f->sub = NEXT;
