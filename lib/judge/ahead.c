@@ -2,8 +2,10 @@
  *
  * Processes before and after their work.
  */
+#define _GNU_SOURCE
 #include "judge/ahead.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +38,9 @@ static void cache_name(const struct program *p, char out[HASH_HEX])
 	hex(sum, HASH_LEN, out);
 }
 
-int ahead_quick(const struct judge *j)
+int ahead_parks(const struct judge *j)
 {
-	const char *v = getenv("CA_QUICK_CUDA");
+	const char *v = getenv("CA_PARK_CUDA");
 
 	return judge_on_cuda(j) && v && *v && strcmp(v, "0") != 0;
 }
@@ -66,23 +68,10 @@ static int first_request(struct judge *j, const struct purpose *u,
 	if (n && j->dev->ops->shared(j->dev, TRACE_BYTES, 1, seen, e))
 		return -1;
 	if (judge_on_cuda(j))
-		region_request(req, ahead_quick(j) ? "warm" : "begin", name,
-			       mem, (size_t)n, fd);
+		region_request(req, "warm", name, mem, (size_t)n, fd);
 	else
 		str_adds(req, "{\"op\":\"jail\"}");
 	return req->failed ? err_set(e, CA_SOFTWARE, "out of memory") : n;
-}
-
-static int start(struct judge *j, const struct purpose *u, struct mem *seen,
-		 struct torch_child *c, struct err *e)
-{
-	struct str req = STR_INIT;
-	int fd, n = first_request(j, u, seen, &req, &fd, e), rc = -1;
-
-	if (n >= 0)
-		rc = torch_send(c, req.buf, req.len, &fd, (size_t)n, e);
-	str_release(&req);
-	return rc;
 }
 
 static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
@@ -93,7 +82,7 @@ static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
 		.node = j->dev->node, .gpu = j->dev->gpu,
 		.jail = j->jail,
 		.may_exec = u->may_exec,
-		.parked = ahead_quick(j) && !u->may_exec &&
+		.parked = ahead_parks(j) && !u->may_exec &&
 			  !(u->p && u->p->table),
 		.cache = cache && cache[0] ? cache : NULL,
 	};
@@ -103,15 +92,20 @@ static int spawn(struct judge *j, const struct purpose *u, const char *cache,
 		 struct mem *seen, struct torch_child *c, struct err *e)
 {
 	struct torch_spawn s = wish(j, u, cache);
+	struct str req = STR_INIT;
+	int fd, n, rc = -1;
 
 	*seen = (struct mem)MEM_NONE;
-	if (torch_spawn_ahead(j->host, &s, c, e))
-		return -1;
-	if (!start(j, u, seen, c, e))
-		return 0;
-	j->dev->ops->release(j->dev, seen);
-	torch_kill(j->host, c, NULL);
-	return -1;
+	n = first_request(j, u, seen, &req, &fd, e);
+	s.first = &req;
+	s.fds = &fd;
+	s.nfds = n > 0 ? (size_t)n : 0;
+	if (n >= 0)
+		rc = torch_spawn_ahead(j->host, &s, c, e);
+	if (rc)
+		j->dev->ops->release(j->dev, seen);
+	str_release(&req);
+	return rc;
 }
 
 /* A parked process writes to the memory that was parked with it. */
@@ -242,7 +236,7 @@ static const char *first_role(const struct judge *j, size_t i)
 	/* Idle calls are measured on the CPU only; a quick profile on CUDA
 	 * mostly knows what the bracket costs. */
 	int calib = !judge_on_cuda(j) ||
-		    (j->times && !(j->o.quick && ahead_quick(j)));
+		    (j->times && !j->o.quick);
 
 	return i < 2 || (i == 2 ? j->times : calib) ? role[i] : NULL;
 }
@@ -288,20 +282,27 @@ static void hang_up(struct torch_child *c)
 	c->fd = -1;
 }
 
-/* One more for the host to keep; the lease is the process's too until its
- * context is there. */
-static void park(struct judge *j, const char *role, const int token[2])
+/* One more for the host to keep.  It waits until this tool has gone, whose end
+ * it would slow down; the lease is its own too until its context is there. */
+static void park(struct judge *j, const char *role, const int token[2],
+		 int gate)
 {
 	const struct purpose u = { role, 0, NULL };
 	struct torch_spawn s = wish(j, &u, NULL);
 	struct mem seen = MEM_NONE;
 	struct str req = STR_INIT;
-	int fds[2], n = first_request(j, &u, &seen, &req, fds, NULL);
+	int fds[3], n = first_request(j, &u, &seen, &req, fds, NULL);
 
-	if (n >= 0) {
-		fds[n] = token[0];
-		(void)torch_park(j->host, &s, &req, fds, (size_t)n + 1,
-				 token[1], seen.p ? seen.fd : -1, NULL);
+	if (n >= 0 && !req.failed) {
+		req.len--;		/* the closing brace */
+		str_addf(&req, ",\"after\":%d}", n);
+		fds[n] = gate;
+		fds[n + 1] = token[0];
+		s.first = &req;
+		s.fds = fds;
+		s.nfds = (size_t)n + 2;
+		(void)torch_park(j->host, &s, token[1],
+				 seen.p ? seen.fd : -1, NULL);
 	}
 	j->dev->ops->release(j->dev, &seen);
 	str_release(&req);
@@ -309,18 +310,28 @@ static void park(struct judge *j, const char *role, const int token[2])
 
 void ahead_provide(struct judge *j)
 {
-	int token[2];
+	int token[2], gate[2];
 
 	if (!j->times || !j->host || !torch_is_shared(j->host) ||
-	    !ahead_quick(j) ||
+	    !ahead_parks(j) ||
 	    j->dev->ops->lease(j->dev, 0, PROVIDE_SECONDS, NULL))
 		return;
 	device_cuda_tokens(j->dev, token);
+	/* Its other end closes with this process. */
+	if (pipe2(gate, O_CLOEXEC)) {
+		gate[0] = -1;
+		if (token[1] >= 0)
+			close(token[1]);
+		token[1] = -1;
+	}
 	/* Those who verify need the first two as well; by now a profile may
 	 * wait for the lease behind them. */
 	for (size_t i = 0; i < FIRST_ROLES + 2 && token[1] >= 0; i++)
 		if (first_role(j, i % FIRST_ROLES))
-			park(j, first_role(j, i % FIRST_ROLES), token);
+			park(j, first_role(j, i % FIRST_ROLES), token,
+			     gate[0]);
+	if (gate[0] >= 0)
+		close(gate[0]);
 	if (token[1] >= 0)
 		close(token[1]);
 	j->dev->ops->unlease(j->dev);

@@ -72,7 +72,7 @@ void judging_rest(struct judging *g, int fd, int times)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	/* Not at once: who reads what was just judged may want the device. */
-	if (!g->crew && g->j && ahead_quick(g->j) &&
+	if (!g->crew && g->j && ahead_parks(g->j) &&
 	    poll(&p, 1, REST_MS) == 0)
 		judge_begin(g->j, fd, times);
 }

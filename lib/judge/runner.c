@@ -513,13 +513,9 @@ void runner_stop(struct judge *j, struct runner *r)
 
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
-	if (r->child.fd >= 0 &&
-	    (trusted || !judge_on_cuda(j) || ahead_quick(j))) {
+	if (r->child.fd >= 0) {
 		ahead_end(j, &r->child);
 		j->leaving |= !trusted && judge_on_cuda(j);
-	} else if (r->child.fd >= 0 &&
-		   torch_kill(j->host, &r->child, NULL)) {
-		j->undead = 1;
 	}
 	runner_forget(j);
 	memory_of(r, m);

@@ -521,6 +521,14 @@ static int make_channel(int fd[2], struct err *e)
 	return -1;
 }
 
+static int send_first(int fd, const struct torch_spawn *s, struct err *e)
+{
+	if (s->first->failed)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return packet_send(fd, s->first->buf, s->first->len, s->fds, s->nfds,
+			   e);
+}
+
 int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
 		      struct torch_child *c, struct err *e)
 {
@@ -537,7 +545,7 @@ int torch_spawn_ahead(struct torch_host *h, const struct torch_spawn *s,
 	write_spawn(&req, s, 0, c->id);
 	if (req.failed)
 		err_set(e, CA_SOFTWARE, "out of memory");
-	else
+	else if (!s->first || !send_first(fd[0], s, e))
 		rc = packet_send(h->fd, req.buf, req.len, &fd[1], 1, e) ||
 		     remember(h, c, e) ? -1 : 0;
 	if (!rc)
@@ -589,7 +597,6 @@ void torch_move(struct torch_host *h, struct torch_child *to,
 }
 
 int torch_park(struct torch_host *h, const struct torch_spawn *s,
-	       const struct str *req, const int *fds, size_t nfds,
 	       int registration, int kept, struct err *e)
 {
 	struct str spawn = STR_INIT;
@@ -600,10 +607,10 @@ int torch_park(struct torch_host *h, const struct torch_spawn *s,
 	if (make_channel(fd, e))
 		return -1;
 	write_spawn(&spawn, s, 1, ++h->next);
-	if (req->failed || spawn.failed)
+	if (spawn.failed)
 		rc = err_set(e, CA_SOFTWARE, "out of memory");
 	else
-		rc = packet_send(fd[0], req->buf, req->len, fds, nfds, e) ||
+		rc = send_first(fd[0], s, e) ||
 		     packet_send(h->fd, spawn.buf, spawn.len,
 				 (const int[]){ fd[1], registration, fd[0],
 						kept }, kept < 0 ? 3 : 4, e) ?

@@ -52,7 +52,8 @@
  *   {"op":"begin","regions":[…]}   in its place, for who does without ptrace:
  *                         and they come now, the regions (as in map, `trace`
  *                         if any) are mapped, and CUDA is started, so that
- *                         load takes less; "warm": and so are kernels.
+ *                         load takes less; "warm": and so are kernels,
+ *                         "after":N: at the end of file N.
  *   {"op":"map","regions":[{"name":"in0","bytes":N},…]}   fds in that order;
  *                         CPU: sealed memfds.  CUDA: VMM handles, except
  *                         regions with "host":true, which are memfds.

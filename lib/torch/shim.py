@@ -488,6 +488,8 @@ class Child:
 
     def do_warm(self, req):
         """`begin`, and what is slow for the first time."""
+        if "after" in req:
+            os.read(self.fd(req["after"]), 1)   # until whoever holds the other end has gone
         self.do_begin(req)
         if self.device.type == "cuda":
             self.warm()

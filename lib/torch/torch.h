@@ -82,6 +82,11 @@ struct torch_spawn {
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
 	int parked;		/* one that was parked will do */
+	/* What it is asked first, before anything can be sent; NULL: nothing.
+	 * One that was parked has been asked already. */
+	const struct str *first;
+	const int *fds;
+	size_t nfds;
 	/* compile: compiled code is kept under this name (letters and digits:
 	 * the task's id, say) for later children; NULL: not kept. */
 	const char *cache;
@@ -106,12 +111,11 @@ void torch_move(struct torch_host *h, struct torch_child *to,
 
 /*
  * Has a shared host fork a child for a later tool that wants one like it, and
- * which gets it with this first request asked and `kept`, a descriptor, at
- * hand (-1: none).  Nobody waits, and what prevents it does not show.
- * `registration` stays open as long as it is parked.
+ * which gets it with `kept`, a descriptor, at hand (-1: none).  s->first is
+ * due.  Nobody waits, and what prevents it does not show.  `registration`
+ * stays open as long as it is parked.
  */
 int torch_park(struct torch_host *h, const struct torch_spawn *s,
-	       const struct str *req, const int *fds, size_t nfds,
 	       int registration, int kept, struct err *e);
 
 /* Lets the host import what children of that role need, so that a first

@@ -176,18 +176,19 @@ static void serves_several(void **state)
 
 /* Parks a child that maps a region of n bytes and begins. */
 static void park(struct torch_host *h, const char *role, int registration,
-		 size_t n)
+		 int gate, size_t n)
 {
-	const struct torch_spawn s = { .role = role, .device = "cpu",
-				       .jail = level };
-	int fd = memfd_create("park", MFD_CLOEXEC);
 	struct str req = STR_INIT;
+	int fd = memfd_create("park", MFD_CLOEXEC), fds[] = { fd, gate };
+	const struct torch_spawn s = { .role = role, .device = "cpu",
+				       .jail = level, .first = &req,
+				       .fds = fds, .nfds = 2 };
 	struct err e = ERR_INIT;
 
 	assert_int_equal(ftruncate(fd, (off_t)n), 0);
-	str_addf(&req, "{\"op\":\"begin\",\"regions\":[{\"name\":\"desc\","
-		 "\"bytes\":%zu}]}", n);
-	if (torch_park(h, &s, &req, &fd, 1, registration, fd, &e))
+	str_addf(&req, "{\"op\":\"warm\",\"regions\":[{\"name\":\"desc\","
+		 "\"bytes\":%zu}],\"after\":1}", n);
+	if (torch_park(h, &s, registration, fd, &e))
 		fail_msg("%s", e.msg);
 	str_release(&req);
 	close(fd);
@@ -212,27 +213,29 @@ static void parks_children(void **state)
 	struct err e = ERR_INIT;
 	struct kid k, l;
 	struct stat st;
-	int held[2];
+	int held[2], gate[2];
 
 	(void)state;
 	if (!a)
 		skip();
 	assert_int_equal(pipe(held), 0);
-	park(a, "calib", held[1], 4096);
-	park(a, "eager", held[1], 8192);
+	assert_int_equal(pipe(gate), 0);
+	park(a, "calib", held[1], gate[0], 4096);
+	park(a, "eager", held[1], gate[0], 8192);
 	close(held[1]);
+	close(gate[0]);
 	torch_close(a);
 	await_children(2);
 	b = get();
 	memset(&k, 0, sizeof(k));
 	memset(&l, 0, sizeof(l));
 	assert_int_equal(torch_spawn_ahead(b, &s, &k.c, &e), 0);
-	/* Asked of a child that is not to be. */
-	assert_int_equal(torch_send(&k.c, "{}", 2, NULL, 0, &e), 0);
 	assert_int_equal(torch_spawned(b, &k.c, &e), 0);
 	assert_true(k.c.kept >= 0);
 	assert_int_equal(fstat(k.c.kept, &st), 0);
 	assert_int_equal(st.st_size, 4096);
+	assert_int_equal(wait_readable(k.c.fd, deadline_in(0.1), NULL), 0);
+	close(gate[1]);
 	assert_int_equal(torch_recv(&k.c, &k.m, deadline_in(SECONDS)),
 			 WAIT_OK);
 	well(&k);
