@@ -102,12 +102,15 @@ def shake(value):
         return value
     key = value.device, value.dtype
     if key not in NOISE:
-        NOISE[key] = 1 + ROUNDING * torch.randn(2 * PART, dtype=key[1], device=key[0])
-    shaken = value.clone(memory_format=torch.contiguous_format)
+        NOISE[key] = ROUNDING * torch.randn(2 * PART, dtype=key[1], device=key[0])
+    shaken = value.clone(memory_format=torch.contiguous_format).view(-1)
+    # What is left of a sum is rounded as its terms are; a zero is one for everybody.
+    usual = shaken[:PART].abs().nan_to_num(0, 0, 0).mean()
     start = int(torch.randint(PART, ()))
-    for part in shaken.view(-1).split(PART if key[0].type == "cpu" else PART_CUDA):
-        part.mul_(noise_like(part, NOISE[key][start:start + PART]))
-    return shaken
+    for part in shaken.split(PART if key[0].type == "cpu" else PART_CUDA):
+        noise = noise_like(part, NOISE[key][start:start + PART])
+        part.addcmul_(noise, part.abs().add_(usual).mul_(part != 0))
+    return shaken.view(value.shape)
 
 
 def noise_like(part, noise):

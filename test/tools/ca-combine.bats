@@ -87,6 +87,26 @@ combine() {
 	} >in
 	run -65 --separate-stderr combine --count 40 --mix x2=1 in
 	[[ $stderr == *'rounding changes the result'* ]]
+	# Small differences of large terms are rounded as the terms are.
+	cat >check.py <<-'END'
+		import sys, types
+		package = types.ModuleType("catorch")
+		package.__path__ = [sys.argv[1] + "/lib/torch"]
+		sys.modules["catorch"] = package
+		import torch
+		from catorch import live
+
+		x = torch.zeros(live.PART * 2 + 5)
+		x[1::2] = 1.0
+		x[3] = 1e-9
+		moved = (live.shake(x) - x).abs()
+		assert moved[3] > 1e-9 and moved[1::2].max() < 1e-4
+		assert not moved[::2].any()
+		assert live.shake(x.view(1, -1).t()).shape == (x.numel(), 1)
+		assert (live.shake(x[:7]) - x[:7]).abs().max() > 0
+	END
+	py=$("$bin/ca-torch" 2>/dev/null | jq -r .python)
+	"$py" check.py "$root"
 	[ "$(jq -c .parts <<<"$output" | grep -c '"scale","remainder"')" = 0 ]
 	# An input that is not used, one that is changed, one place for two values.
 	{
