@@ -36,26 +36,31 @@ files() { # how many, seed
 	}
 	function line(j) {
 		j = pick(5)
-		j = j == 0 ? "for i in range(" pick(9) "):" : j == 1 ? "if x.dim() > " pick(4) ":" : ""
+		j = j == 0 ? "for i in range(" pick(9) "):" : \
+			j == 1 ? "if x.dim() > " pick(4) ":" : ""
 		return "        " (j == "" ? "" : j "\n            ") "x = " call("x") "\n"
 	}
+	function layer() { return pick(2) ? "Linear(size, " : "Conv1d(size, 3, " }
 	function module(k, t) {
 		t = "class Model(nn.Module):\n    def __init__(self, size=" pick(512) "):\n" \
 			"        super().__init__()\n"
 		for (k = 0; k < 3; k++)
-			t = t "        self.l" k " = nn." (pick(2) ? "Linear(size, " : "Conv1d(size, 3, ") \
-				pick(64) ")\n        self.w" k " = nn.Parameter(torch.randn(" pick(99) "))\n"
+			t = t "        self.l" k " = nn." layer() pick(64) ")\n" \
+				"        self.w" k " = nn.Parameter(torch.randn(" pick(99) "))\n"
 		t = t "\n    def forward(self, x):\n"
 		for (k = 1 + pick(8); k > 0; k--) t = t line()
 		return t "        return x\n\n"
 	}
 	BEGIN {
 		srand(seed)
-		ops = split("relu sigmoid tanh softmax cumsum exp log1p abs gelu norm mean amax", op)
+		ops = split("relu sigmoid tanh softmax cumsum exp log1p abs gelu norm " \
+			"mean amax", op)
 		for (i = 0; i < n; i++) {
-			t = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
+			t = "import torch\nimport torch.nn as nn\n" \
+				"import torch.nn.functional as F\n\n"
 			for (h = pick(3); h > 0; h--) t = t helper(h)
-			print t module() "def get_inputs():\n    return [torch.randn(" pick(999) ")]\n\001"
+			t = t module() "def get_inputs():\n"
+			print t "    return [torch.randn(" pick(999) ")]\n\001"
 		}
 	}' | jq -cRs 'split("\u0001\n")[:-1][] | {kind: "task", v: 1, code: .}'
 }
