@@ -210,28 +210,42 @@ static void release(struct gathered *g)
 }
 
 /*
- * On which distributions the reference raises, once per task.  Where it did,
- * CUDA or its process may be gone: it is started anew.
+ * Whether the reference raises on a distribution.  Where it did, CUDA or its
+ * process may be gone: it is started anew.  A process that was killed is no
+ * proof, since what is found here is remembered: once more.
  */
-static int try_families(struct judge *j, struct oracle *o,
-			uint32_t *refused, struct fail *f)
+static int raises(struct judge *j, struct oracle *o, enum family k,
+		  struct fail *f)
 {
+	double factor = k == FAMILY_SCALE ? 100 : 1;
 	struct ca_msg m;
 
-	for (int k = FAMILY_PLAIN + 1; k < FAMILY_COUNT; k++) {
-		double factor = k == FAMILY_SCALE ? 100 : 1;
-
-		if (!oracle_inputs(j, o, SEED_INPUTS,
-				   family_name((enum family)k), factor, f) &&
+	for (int killed = 1, i = 0; killed && i < 2; i++) {
+		if (!oracle_inputs(j, o, SEED_INPUTS, family_name(k), factor,
+				   f) &&
 		    !oracle_expect(j, o, SEED_INPUTS, "native", &m, f))
-			continue;
+			return 0;
 		if (f->status != ST_INVALID_REFERENCE)
 			return -1;
+		killed = f->killed;
 		memset(f, 0, sizeof(*f));
-		*refused |= 1u << k;
 		if (oracle_again(j, o, f) ||
 		    oracle_state(j, o, SEED_STATE, 1, f))
 			return -1;
+	}
+	return 1;
+}
+
+/* On which it does, once per task. */
+static int try_families(struct judge *j, struct oracle *o,
+			uint32_t *refused, struct fail *f)
+{
+	for (int k = FAMILY_PLAIN + 1; k < FAMILY_COUNT; k++) {
+		int rc = raises(j, o, (enum family)k, f);
+
+		if (rc < 0)
+			return -1;
+		*refused |= (uint32_t)rc << k;
 	}
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -41,6 +42,8 @@ static int lost(struct judge *j, struct oracle *o, struct fail *f)
 		fail_set(f, ST_INVALID_REFERENCE, o->asked, "the reference's "
 			 "process ended: status %d", WEXITSTATUS(st));
 	f->fault = f->apart = 1;
+	f->killed = o->c.ended && WIFSIGNALED(o->c.status) &&
+		    WTERMSIG(o->c.status) == SIGKILL;
 	return -1;
 }
 

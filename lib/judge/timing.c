@@ -21,7 +21,7 @@
 #define QUICK_CALIB 3
 #define QUICK_IDLE_NS 10e6	/* from there on C hardly grows */
 #define QUICK_ITER 3
-#define QUICK_NS 60e6		/* what the reference may spend on the values of
+#define QUICK_NS 100e6		/* what the reference may spend on the values of
 				 * all calls, with all that it takes to ask */
 #define QUICK_PLAIN 0.7		/* of a baseline's time: one round will do */
 #define ALIKE 0.1		/* part by which two brackets may differ to

@@ -98,6 +98,19 @@ verify() {
 	[ "$(statuses verify all)" = $'unsigned\twrong_value' ]
 }
 
+@test "a reference that is killed once on large inputs gets them again" {
+	# in a jail no process can kill itself so
+	local once="not os.path.exists('$PWD/killed')"
+	model | sed "/return 2/i\\        if x.abs().max() > 12 and $once: open('$PWD/killed', 'w').close() or os.kill(os.getpid(), 9)" |
+		task large
+	model | task good
+	build in large good
+	verify --no-jail in >out
+	[ -e killed ]
+	[ "$(statuses verify out)" = $'large\tok\ngood\tok' ]
+	[ "$(jq .verify.iterations out | uniq | wc -l)" -eq 1 ]
+}
+
 @test "-n reads so many records" {
 	build in "$fix/bad-compile" "$fix/diag-matmul" "$fix/bad-value"
 	verify -n 1 in >out
