@@ -63,7 +63,10 @@ status=0
 # 75: some were broken off; 65: some lines were no tasks.
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
-*) exit "$status" ;;
+*)
+	echo "rollout.sh: ca-agent ended with status $status; the same command goes on where it was" >&2
+	exit "$status"
+	;;
 esac
 
 jq -rn --argjson in "$in" --argjson price "$price" '
