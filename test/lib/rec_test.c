@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lib/rec: records, identities, macs, status words.
+ * lib/rec: records, lines, identities, macs, status words.
  */
 #include "tests.h"
 
@@ -11,7 +11,9 @@
 
 #include "base/hash.h"
 #include "base/io.h"
+#include "rec/json.h"
 #include "rec/mac.h"
+#include "rec/reader.h"
 #include "rec/rec.h"
 #include "rec/status.h"
 
@@ -376,6 +378,54 @@ static void status_words_are_an_enum(void **state)
 	assert_string_equal(status_name(ST_COUNT), "unknown");
 }
 
+static void put(int fd, const char *text)
+{
+	assert_int_equal(write_full(fd, text, strlen(text), NULL), 0);
+}
+
+static void nobody_waits_for_half_a_line(void **state)
+{
+	struct err e = ERR_INIT;
+	static char block[65536];
+	struct reader r;
+	size_t len, sent;
+	char *line;
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(pipe(fd), 0);
+	reader_init(&r, fd[0], -1);
+	assert_int_equal(reader_ready(&r), 0);
+	put(fd[1], "one\ntwo\nthr");
+	assert_int_equal(reader_ready(&r), 1);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_OK);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_OK);
+	assert_memory_equal(line, "two", 3);
+	assert_int_equal(reader_ready(&r), 0);
+	put(fd[1], "ee\nfour");
+	assert_int_equal(reader_ready(&r), 1);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_OK);
+	assert_memory_equal(line, "three", 5);
+	/* One that is too long takes no memory while it comes. */
+	memset(block, 'x', sizeof(block));
+	for (sent = 0; sent <= JSON_MAX_LINE; sent += sizeof(block)) {
+		assert_int_equal(write_full(fd[1], block, sizeof(block),
+					    NULL), 0);
+		assert_int_equal(reader_ready(&r), 0);
+	}
+	put(fd[1], "\nfive");
+	assert_int_equal(reader_ready(&r), 1);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_LONG);
+	assert_int_equal(r.lineno, 4);
+	close(fd[1]);
+	assert_int_equal(reader_ready(&r), 1);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_TRUNCATED);
+	assert_memory_equal(line, "five", 4);
+	assert_int_equal(reader_next(&r, &line, &len, &e), LINE_END);
+	reader_release(&r);
+	close(fd[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +441,7 @@ int main(void)
 		cmocka_unit_test(macs_cover_what_decides),
 		cmocka_unit_test(keys_are_made_once_and_kept_private),
 		cmocka_unit_test(status_words_are_an_enum),
+		cmocka_unit_test(nobody_waits_for_half_a_line),
 	};
 
 	return RUN_TESTS(tests);
