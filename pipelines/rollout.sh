@@ -64,7 +64,7 @@ status=0
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
 *)
-	echo "rollout.sh: ca-agent ended with status $status; the same command goes on where it was" >&2
+	echo "rollout.sh: ca-agent ended with status $status; the same command goes on" >&2
 	exit "$status"
 	;;
 esac
