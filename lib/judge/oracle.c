@@ -60,8 +60,8 @@ static int hear(struct judge *j, struct oracle *o, struct ca_msg *m,
 		return 0;
 	if (w == WAIT_TIMEOUT)
 		return fail_set(f, ST_INVALID_REFERENCE, o->asked,
-				"the reference did not answer within %g s",
-				j->o.task_s);
+				"the reference did not answer within %g s "
+				"(--task-timeout)", j->o.task_s);
 	return lost(j, o, f);
 }
 

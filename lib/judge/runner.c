@@ -136,6 +136,15 @@ static int ended(struct judge *j, struct runner *r, uint32_t phase,
 			"status %d", WIFEXITED(st) ? WEXITSTATUS(st) : -1);
 }
 
+/* What a person can lift. */
+static const char *limit_name(const struct judge *j, const struct runner *r,
+			      uint32_t phase, double limit)
+{
+	if (phase != PHASE_FORWARD && limit == j->o.load_s)
+		return "--load-timeout";
+	return r->brackets > 1 ? "--timeout" : "--first-timeout";
+}
+
 /* Turns what the device says of an answer into a failure, if it is one. */
 static int settle(struct judge *j, struct runner *r, enum torch_wait w,
 		  const struct ca_msg *m, uint32_t phase, double limit,
@@ -146,7 +155,8 @@ static int settle(struct judge *j, struct runner *r, enum torch_wait w,
 	switch (w) {
 	case WAIT_TIMEOUT:
 		return fail_set(f, ST_TIMEOUT, phase,
-				"no answer within %g s", limit);
+				"no answer within %g s (%s)", limit,
+				limit_name(j, r, phase, limit));
 	case WAIT_GARBAGE:
 		return fail_set(f, ST_TAMPERED, phase,
 				"the answer is not the shim's");

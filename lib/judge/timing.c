@@ -28,6 +28,9 @@
 				 * have the same C */
 #define QUICK_ALIKE 0.5
 #define FIRST_SEED 1
+#define NOISY 2			/* between the quartiles of a trusted racer's
+				 * times on the CPU: somebody else's doing */
+#define NOISY_ROUNDS 6
 #define TABLE_NS 1e9		/* what the calls of a table may take */
 /*
  * Brackets below it do not wait for the GPU: the capture queues up behind the
@@ -456,6 +459,19 @@ static int one_round(struct judge *j, struct oracle *o,
 	return 0;
 }
 
+/* Whether the reference, which does the same each time, took now so long and
+ * now twice as long.  Nothing of the candidate lives while it runs. */
+static int is_noisy(const struct timing *t)
+{
+	double v[STATS_ROUNDS];
+
+	if (t->rounds < NOISY_ROUNDS)
+		return 0;
+	memcpy(v, t->race[RACE_EAGER].bracket, sizeof(v));
+	return stats_quantile(v, t->rounds, 0.75) >
+	       NOISY * stats_quantile(v, t->rounds, 0.25);
+}
+
 /* Whether a round leaves no doubt that the candidate is faster than a baseline:
  * it is, by far, even with C. */
 static int is_plain(const struct timing *t, enum racer who)
@@ -507,6 +523,8 @@ int timing_run(struct judge *j, struct oracle *o,
 	t->bank = &bank;
 	t->iterations = ITER_MIN;
 	rc = run_rounds(j, o, g, t, max_rounds, f);
+	if (!rc && !judge_on_cuda(j))
+		t->contended |= is_noisy(t);
 	t->bank = NULL;
 	bank_release(&bank);
 	return rc;

@@ -181,16 +181,40 @@ static double counting(const struct gain *g, const struct reward_rules *rules,
 	return rules->point_estimate || provisional ? g->point : NAN;
 }
 
-static void milestone(struct reward *w, double eager, double compile,
+/* Of a gain that its bound does not clear; "" where the median is none
+ * either. */
+static const char *unproven(const struct gain *g, char *text, size_t len)
+{
+	double lower = stats_speedup(g->lower);
+
+	*text = '\0';
+	if (!g->known || !(g->point > STATS_GAIN))
+		return text;
+	if (isfinite(g->lower) && lower > 0)
+		snprintf(text, len, "%.2fx measured, at least %.2fx",
+			 stats_speedup(g->point), lower);
+	else
+		snprintf(text, len, "%.2fx measured, no bound",
+			 stats_speedup(g->point));
+	return text;
+}
+
+/* `e` and `c` are what counts of `eager` and `compile`. */
+static void milestone(struct reward *w, const struct gain *eager, double e,
+		      const struct gain *compile, double c,
 		      const char *no_compile)
 {
-	char text[200];
+	char text[200], why[80];
 
-	if (!(eager > STATS_GAIN)) {
-		is_worth(w, 1, compile > STATS_GAIN ?
-			 "faster than torch.compile only" :
-			 "right, and not more than 5 % faster than eager");
-	} else if (compile > STATS_GAIN) {
+	if (!(e > STATS_GAIN) && c > STATS_GAIN) {
+		is_worth(w, 1, "faster than torch.compile only");
+	} else if (!(e > STATS_GAIN)) {
+		unproven(eager, why, sizeof(why));
+		snprintf(text, sizeof(text), "right, and %s%s", *why ?
+			 "not proven to be more than 5 % faster than eager: " :
+			 "not more than 5 % faster than eager", why);
+		is_worth(w, 1, text);
+	} else if (c > STATS_GAIN) {
 		is_worth(w, 3, "more than 5 % faster than eager and "
 			 "torch.compile");
 	} else if (no_compile) {
@@ -198,8 +222,12 @@ static void milestone(struct reward *w, double eager, double compile,
 			 "eager; no torch.compile: %s", no_compile);
 		is_worth(w, 2, text);
 	} else {
-		is_worth(w, 2, "more than 5 % faster than eager, not than "
-			 "torch.compile");
+		unproven(compile, why, sizeof(why));
+		snprintf(text, sizeof(text), "more than 5 %% faster than "
+			 "eager, not %s torch.compile%s%s", *why ?
+			 "proven to be so over" : "than", *why ? ": " : "",
+			 why);
+		is_worth(w, 2, text);
 	}
 }
 
@@ -215,8 +243,8 @@ static void raw(struct reward *w, const struct reward_rules *rules)
 			 "speedup over eager" : "speedup over torch.compile");
 }
 
-/* Continuous speedups: medians, except that a time too short for the clock
- * counts by its bound. */
+/* Continuous speedups: medians over rounds, except that a time too short for
+ * the clock counts by its bound. */
 static double speedup_of(const struct gain *g, enum status timing)
 {
 	if (!g->known)
@@ -246,7 +274,9 @@ static void by_times(const struct json *verify, const struct json *profile,
 	if (rules->scheme == SCHEME_RAW)
 		raw(w, rules);
 	else
-		milestone(w, counting(&eager, rules, timing, w->provisional),
+		milestone(w, &eager,
+			  counting(&eager, rules, timing, w->provisional),
+			  &compile,
 			  counting(&compile, rules, timing, w->provisional),
 			  compile.known ? NULL : gone);
 	if (rules->no_folding && w->known && w->value > 1 &&

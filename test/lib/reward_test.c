@@ -105,6 +105,28 @@ static void milestones_by_lower_bounds(void **s)
 	}
 }
 
+static void reason_of(const char *profile, const char *reason)
+{
+	struct reward w = worth(VERIFY, profile, &plain);
+
+	assert_string_equal(w.reason, reason);
+}
+
+static void reasons_tell_what_is_not_proven(void **s)
+{
+	(void)s;
+	reason_of(PROFILE(GAINS(-0.25, 0.6, 0.4, 0.5)),
+		  "faster than torch.compile only");
+	reason_of(PROFILE(GAINS(-0.25, 0.6, -0.25, 0.5)),
+		  "right, and not proven to be more than 5 % faster than "
+		  "eager: 2.50x measured, at least 0.80x");
+	reason_of(PROFILE(GAINS(-0.25, 0.05, -0.25, 0.5)),
+		  "right, and not more than 5 % faster than eager");
+	reason_of(PROFILE(GAINS(0.4, 0.5, 0, 0.2)),
+		  "more than 5 % faster than eager, not proven to be so over "
+		  "torch.compile: 1.25x measured, at least 1.00x");
+}
+
 /* Without `gain` the speedups themselves say it: 1/0.95 is 5 %. */
 static void speedups_alone_are_enough(void **s)
 {
@@ -438,6 +460,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(milestones_by_lower_bounds),
+		cmocka_unit_test(reasons_tell_what_is_not_proven),
 		cmocka_unit_test(speedups_alone_are_enough),
 		cmocka_unit_test(statuses),
 		cmocka_unit_test(short_times_count_by_their_bound),
