@@ -160,9 +160,17 @@ static void put(char *out, size_t outlen, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* The sign of a NaN means nothing. */
+static double unsigned_nan(double x)
+{
+	return isnan(x) ? fabs(x) : x;
+}
+
 static void put_number(char *out, size_t outlen, enum ca_dtype t, double re,
 		       double im)
 {
+	re = unsigned_nan(re);
+	im = unsigned_nan(im);
 	if (dtype_is_complex(t))
 		put(out, outlen, "%.7g%+.7gi", re, im);
 	else if (dtype_is_float(t))
@@ -181,7 +189,7 @@ static void put_own(char *out, size_t outlen, const struct cmp_result *r)
 	};
 
 	put(out, outlen, "%s against double precision is %.3g times what the "
-	    "reference's own allows; ", what[r->own], r->own_at);
+	    "reference's own allows; ", what[r->own], unsigned_nan(r->own_at));
 }
 
 void cmp_describe(const struct view *ref, const struct cmp_result *r,
@@ -191,14 +199,14 @@ void cmp_describe(const struct view *ref, const struct cmp_result *r,
 		return;
 	out[0] = '\0';
 	if (r->passed) {
-		put(out, outlen, "largest error %.3g", r->max_abs);
+		put(out, outlen, "largest error %.3g", unsigned_nan(r->max_abs));
 		return;
 	}
 	if (r->own != OWN_OK)
 		put_own(out, outlen, r);
 	else if (r->norm_allowed > 0)
 		put(out, outlen, "error norm %.3g of allowed %.3g; ",
-		    r->err_norm, r->norm_allowed);
+		    unsigned_nan(r->err_norm), r->norm_allowed);
 	put(out, outlen, "%" PRIu64 " of %" PRIu64 " elements differ",
 	    r->misses, r->n);
 	if (r->non_finite)

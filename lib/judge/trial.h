@@ -23,6 +23,15 @@
 #define TRIAL_AGAIN 20
 int trial_disturbed(struct fail *f);	/* that it was to no avail: -1 */
 
+/* An input, parameter or buffer that a call did not leave as it had to. */
+struct trial_left {
+	char name[128];		/* "input 1", …; "": none */
+	enum family family;	/* of the round */
+	struct view v;		/* without data */
+	struct cmp_rule rule;
+	struct cmp_result r;
+};
+
 struct trial {
 	struct judge *j;
 	struct oracle *o;
@@ -42,6 +51,7 @@ struct trial {
 	const struct mem *params;	/* what the runner's must be */
 	uint64_t state_seed;		/* of them, once rewritten */
 	struct cmp_result sum[CA_LEAVES];	/* worst so far */
+	struct trial_left left;
 	struct ca_msg want;		/* leaves of the last expectation */
 	int64_t reference_ns;	/* for the last expectation, with its copies */
 	uint64_t iterations, skipped;
@@ -110,8 +120,19 @@ int trial_again(struct trial *t, const struct verify_round *round,
 int trial_values(struct trial *t, const struct verify_round *round,
 		 const struct bracket_result *res, struct fail *f);
 
-/* Writes the array of verify.tensors. */
+/*
+ * Likewise: that inputs and state are as the reference leaves them, by the
+ * tolerance of results where it changes them, and that nothing was written
+ * beside them or beside results.  0, or -1 with `f` and, of what was changed,
+ * t->left.
+ */
+int trial_memory(struct trial *t, const struct verify_round *round,
+		 const struct bracket_result *res, unsigned set,
+		 struct fail *f);
+
+/* Writes the array of verify.tensors, and verify.modified. */
 void trial_write(const struct trial *t, struct jw *w);
+void trial_write_left(const struct trial *t, struct jw *w);
 
 /* The guard's verdict on the task, from the cache or by asking the oracle
  * for its fixed seeds.  Leaves the oracle with some state: set it after. */

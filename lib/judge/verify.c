@@ -236,6 +236,8 @@ static void write_field(struct judge *j, const struct verdict *v,
 	jw_kint(w, "skipped", (int64_t)v->t.skipped);
 	jw_key(w, "tensors");
 	trial_write(&v->t, w);
+	jw_key(w, "modified");
+	trial_write_left(&v->t, w);
 	jw_key(w, "aten");
 	jw_obj(w);
 	jw_kint(w, "compute", (int64_t)v->t.compute);

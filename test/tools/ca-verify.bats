@@ -64,6 +64,101 @@ verify() {
 	[[ $output == *"bad-input-modified: input_modified"*"input 1 was "* ]]
 }
 
+# workdir NAME: a candidate with model.py's forward, ModelNew's and a kernel in
+# m.py, n.py and k.c.
+workdir() {
+	mkdir -p "$1/kernels"
+	{
+		printf 'import torch\n\n\nclass Model(torch.nn.Module):\n'
+		sed 's/^/    /' m.py
+		printf '\n\ndef get_inputs():\n    return [torch.rand(32, 33), '
+		printf 'torch.rand(32, 33)]\n\n\ndef get_init_inputs():\n'
+		printf '    return []\n'
+	} >"$1/model.py"
+	{
+		printf 'import torch\nimport cuda_extension as ext\n\n\n'
+		printf 'class ModelNew(torch.nn.Module):\n'
+		sed 's/^/    /' n.py
+	} >"$1/model_new.py"
+	cp k.c "$1/kernels/k.c"
+}
+
+@test "a modified input has the tolerance of results, and a first miss" {
+	cat >m.py <<-'END'
+		def forward(self, p, m):
+		    m.mul_(0.9).add_(p, alpha=1 - 0.9)
+		    p.sub_(m)
+		    return p * 2
+	END
+	cat >n.py <<-'END'
+		def forward(self, p, m):
+		    y = torch.empty_like(p)
+		    ext.step(p, m, y, p.numel())
+		    return y
+	END
+	cat >k.c <<-'END'
+		#include <stdint.h>
+		void step(float *p, float *m, float *y, int64_t n)
+		{
+			for (int64_t i = 0; i < n; i++) {
+				m[i] = m[i] * 0.9f + p[i] * (1 - 0.9f);
+				p[i] -= m[i];
+				y[i] = p[i] * 2;
+			}
+		}
+	END
+	workdir near
+	sed -i 's/^\t}$/&\n\tm[n - 1] = 7;/' k.c
+	workdir off
+	verify near off >out
+	[ "$(statuses verify out)" = $'near\tok\noff\tinput_modified' ]
+	jq -e 'select(.name == "off").verify.modified | .inputs == "plain" and
+		(.tensor | .path == "input 1" and .shape == [32, 33] and
+		.misses == 1 and (.first_miss | .index == [31, 32] and
+		.got == 7 and .want < 2 and .allowed > 0))' out
+	jq -e 'select(.name == "near").verify.modified == null' out
+	run verify --explain out
+	[[ $output == *"input 1 was not left as the reference leaves it, plain inputs: 1 of 1056 elements differ; first at [31, 32]: got 7, wanted "* ]]
+}
+
+@test "who misses a reference that misses itself is not to blame" {
+	cat >n.py <<-'END'
+		def forward(self, x, y):
+		    out = torch.empty_like(x)
+		    ext.keep(x, out, x.numel())
+		    return out
+	END
+	cat >k.c <<-'END'
+		#include <stdint.h>
+		void keep(const float *x, float *out, int64_t n)
+		{
+			for (int64_t i = 0; i < n; i++)
+				out[i] = x[i] * 2;
+		}
+	END
+	cat >m.py <<-'END'
+		n = 0
+		def forward(self, x, y):
+		    self.n += 1
+		    return x * self.n
+	END
+	workdir counts
+	cat >m.py <<-'END'
+		def forward(self, x, y):
+		    return x + torch.randn(32, 33)
+	END
+	workdir draws
+	cat >m.py <<-'END'
+		def forward(self, x, y):
+		    return x * 3 + y
+	END
+	workdir misses
+	verify counts draws misses >out
+	[ "$(statuses verify out)" = $'counts\tinvalid_reference\ndraws\tinvalid_reference\nmisses\twrong_value' ]
+	jq -se '(.[0].verify.text | contains("from call to call: result 0")) and
+		(.[1].verify.text | contains("with other random numbers"))' out
+}
+
 @test "--no-prov leaves out of attribution what differs from run to run" {
 	run verify --no-prov "$fix/axpby"
 	jq -e '.verify.attribution | keys == ["by", "calls"]' <<<"$output"
