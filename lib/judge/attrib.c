@@ -23,6 +23,7 @@
 #define FOREIGN_SHARE 0.25
 #define FREE_NS 100e3		/* nobody minds, in a call, */
 #define FREE_PART 50e3		/* and for each result */
+#define FREE_STRANGE 4e3	/* in a call, where the shim does not go */
 #define FREE_IDLE 4		/* with so many times an empty call's */
 /* A call that takes longer than this beyond what is free computes something,
  * and a twentieth of it at least has to be the candidate's.  Python alone
@@ -202,16 +203,17 @@ static int judge_calls(double calls, const struct attrib_call *sum,
 		       char *text, size_t len)
 {
 	const char *name = *a->foreign ? a->foreign : "generated code";
-	double strange = (FREE_NS + FREE_PART * idle->parts) * calls;
-	double foreign = strange + FREE_IDLE * idle->foreign_ns * calls;
+	double strange = FREE_STRANGE * calls;
+	double foreign = (FREE_NS + FREE_PART * idle->parts +
+			  FREE_IDLE * idle->foreign_ns) * calls;
 	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
 	double each = rhythm(a);
 
 	if (exceeds(sum->strange, strange, each)) {
 		snprintf(text, len, "%.0f us of %s went to code that is "
-			 "neither the candidate's nor PyTorch's; most foreign "
-			 "time to %s", sum->strange / calls / 1e3, which,
-			 name);
+			 "neither the candidate's nor PyTorch's, as NumPy's "
+			 "or made at run time; most foreign time to %s",
+			 sum->strange / calls / 1e3, which, name);
 		return 1;
 	}
 	if (is_much(sum->foreign, sum->user, foreign, each)) {
@@ -287,6 +289,15 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 			len))
 		return 1;
 	return judge_short(a, idle, text, len);
+}
+
+int attrib_doubts(const struct attribution *a)
+{
+	double ns = a->all.strange, each = rhythm(a);
+	double free_ns = FREE_STRANGE * (double)a->calls;
+
+	return ns >= 2 * each && !exceeds(ns, free_ns, each) &&
+	       ns + SIGMAS * sqrt(ns * each) > free_ns;
 }
 
 void attrib_write(const struct attribution *a, int measured, struct jw *w)

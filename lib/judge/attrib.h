@@ -69,6 +69,10 @@ void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 		 char *text, size_t len);
 
+/* Whether something was seen of code that is neither the candidate's nor
+ * torch's, and more calls could tell whether that is more than chance. */
+int attrib_doubts(const struct attribution *a);
+
 /* The object verify.attribution; null where nobody looked.  `measured`: with
  * what differs from run to run. */
 void attrib_write(const struct attribution *a, int measured, struct jw *w);

@@ -20,6 +20,9 @@
 /* Of CPU time, give or take a quarter: a fixed rhythm could be waited for.
  * The coarse one costs every competitor the same 1 or 2 %. */
 #define FINE_NS 50000
+#define FINEST_NS 15000		/* where calls are short; the kernel has none
+				 * below 10 us */
+#define PER_CALL 64		/* samples that a call should give */
 #define COARSE_NS 1000000
 /* By ptrace, which stops all threads for a moment. */
 #define LOOK_FINE_NS 500000
@@ -32,7 +35,9 @@ struct witness {
 	struct trace *trace;
 	struct sampler *s;
 	int by_trace;
+	int fine;
 	int64_t rhythm_ns;	/* by_trace: between two looks */
+	int64_t shortest;	/* of the calls that counted */
 	int64_t next, began, last; /* last: length of the call before */
 	int64_t looked, stands;	/* by_trace: when, and how long after the
 				 * time before */
@@ -69,7 +74,6 @@ static int open_of(pid_t pid, const char *name, int *fd, struct err *e)
 struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 			     struct err *e)
 {
-	int fine = !!(flags & WITNESS_FINE);
 	struct witness *w = calloc(1, sizeof(*w));
 
 	if (!w) {
@@ -80,7 +84,9 @@ struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 	w->pid = pid;
 	w->trace = t;
 	w->last = LOOK_COARSE_NS;
-	w->rhythm_ns = fine ? FINE_NS : COARSE_NS;
+	w->shortest = INT64_MAX;
+	w->fine = !!(flags & WITNESS_FINE);
+	w->rhythm_ns = w->fine ? FINE_NS : COARSE_NS;
 	rng_fresh(&w->rng);
 	if (open_of(pid, "mem", &w->mem, e) ||
 	    open_of(pid, "pagemap", &w->map, e)) {
@@ -92,7 +98,7 @@ struct witness *witness_open(pid_t pid, struct trace *t, unsigned flags,
 				    NULL);
 	if (!w->s) {
 		w->by_trace = 1;
-		w->rhythm_ns = fine ? LOOK_FINE_NS : LOOK_COARSE_NS;
+		w->rhythm_ns = w->fine ? LOOK_FINE_NS : LOOK_COARSE_NS;
 		w->s = sampler_manual(e);
 	}
 	if (!w->s) {
@@ -137,9 +143,20 @@ static void plan(struct witness *w, int64_t t0)
 					 (uint64_t)(span > 1 ? span : 1));
 }
 
+/* Between two samples of the next call.  A long one among short ones does not
+ * make it coarse. */
+static int64_t rhythm(const struct witness *w)
+{
+	int64_t ns = w->shortest / PER_CALL;
+
+	if (!w->fine || w->by_trace || ns >= w->rhythm_ns)
+		return w->rhythm_ns;
+	return ns > FINEST_NS ? ns : FINEST_NS;
+}
+
 void witness_begin(struct witness *w, int64_t t0)
 {
-	sampler_reset(w->s, (uint64_t)around(w, w->rhythm_ns));
+	sampler_reset(w->s, (uint64_t)around(w, rhythm(w)));
 	w->cpu = sampler_cpu_ns(w->s);
 	w->began = w->looked = t0;
 	plan(w, t0);
@@ -328,6 +345,8 @@ void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 	w->saw.moved += seen->mapped > 0;
 	if (what == WITNESS_WARM)
 		return;
+	if (w->last < w->shortest)
+		w->shortest = w->last;
 	sampler_sort(w->s);
 	attrib_call(&w->saw);
 	w->saw.calls++;

@@ -437,13 +437,52 @@ static void test_verdicts(void **state)
 	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 300 },
 				       { 1, PLACE_ANON, 300 })), 1);
 	assert_int_equal(verdict(PARTS({ 1, PLACE_OWN, 300 },
-				       { 1, PLACE_OTHER, 100 })), 0);
+				       { 1, PLACE_OTHER, 100 })), 1);
 	/* Python alone, however short the rest */
 	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
 				       { 1, PLACE_PYTHON, 2700 })), 1);
 	/* the shim's part */
 	assert_int_equal(verdict(PARTS({ 1, PLACE_BLAS, 5 },
 				       { 1, PLACE_PYTHON, 100 })), 0);
+}
+
+/* Calls of 100 us of the candidate's own, the first `strange` of which have a
+ * sample of 15 us in another library. */
+static void short_calls(struct attribution *a, int calls, int strange)
+{
+	memset(a, 0, sizeof(*a));
+	a->by = "perf";
+	for (int i = 0; i < calls; i++) {
+		attrib_call(a);
+		for (int us = 0; us < 105; us += 15)
+			attrib_see(a, 1000 * us, !us && i < strange ?
+				   PLACE_OTHER : PLACE_OWN, 15e3);
+		attrib_keep(a, 105000);
+		a->calls++;
+		a->samples += 7;
+	}
+}
+
+/* All that a short call is for may take 10 us elsewhere; a sample or two may
+ * be anybody's, and then more calls tell. */
+static void test_short(void **state)
+{
+	static struct attribution a;
+
+	(void)state;
+	short_calls(&a, 20, 0);
+	assert_true(!judged(&a) && !attrib_doubts(&a));
+	short_calls(&a, 20, 1);
+	assert_true(!judged(&a) && !attrib_doubts(&a));
+	short_calls(&a, 20, 6);
+	assert_true(!judged(&a) && attrib_doubts(&a));
+	short_calls(&a, 20, 20);
+	assert_true(judged(&a) == 1 && !attrib_doubts(&a));
+	/* 10 us of each of many calls, and 1 us */
+	short_calls(&a, 180, 120);
+	assert_true(judged(&a) == 1);
+	short_calls(&a, 180, 12);
+	assert_true(!judged(&a) && !attrib_doubts(&a));
 }
 
 /* What an empty call takes is not what it takes when somebody interferes. */
@@ -560,6 +599,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_by_ptrace),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_busy_beside),
