@@ -23,7 +23,9 @@
 #define FOREIGN_SHARE 0.25
 #define FREE_NS 100e3		/* nobody minds, in a call, */
 #define FREE_PART 50e3		/* and for each result */
-#define FREE_STRANGE 4e3	/* in a call, where the shim does not go */
+#define FREE_STRANGE 4e3	/* in a call, where the shim does not go, */
+#define OFTEN_STRANGE 20e3	/* of one call at most: a library that stirs
+				 * now and then does no work */
 #define FREE_IDLE 4		/* with so many times an empty call's */
 /* A call that takes longer than this beyond what is free computes something,
  * and a twentieth of it at least has to be the candidate's.  Python alone
@@ -96,6 +98,7 @@ static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 	sum->user += c->user;
 	sum->foreign += c->foreign;
 	sum->strange += c->strange;
+	sum->often += c->often;
 	sum->own += c->own;
 	sum->during_user += c->during_user;
 	sum->during_foreign += c->during_foreign;
@@ -104,6 +107,7 @@ static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 void attrib_keep(struct attribution *a, int64_t length_ns)
 {
 	a->now.length = (double)length_ns;
+	a->now.often = fmin(a->now.strange, OFTEN_STRANGE);
 	add_call(&a->all, &a->now);
 	if (a->ncall < ATTRIB_CALLS)
 		a->call[a->ncall++] = a->now;
@@ -203,13 +207,13 @@ static int judge_calls(double calls, const struct attrib_call *sum,
 		       char *text, size_t len)
 {
 	const char *name = *a->foreign ? a->foreign : "generated code";
-	double strange = FREE_STRANGE * calls;
-	double foreign = (FREE_NS + FREE_PART * idle->parts +
-			  FREE_IDLE * idle->foreign_ns) * calls;
+	double strange = (FREE_NS + FREE_PART * idle->parts) * calls;
+	double foreign = strange + FREE_IDLE * idle->foreign_ns * calls;
 	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
 	double each = rhythm(a);
 
-	if (exceeds(sum->strange, strange, each)) {
+	if (exceeds(sum->often, FREE_STRANGE * calls, each) ||
+	    exceeds(sum->strange, strange, each)) {
 		snprintf(text, len, "%.0f us of %s went to code that is "
 			 "neither the candidate's nor PyTorch's, as NumPy's "
 			 "or made at run time; most foreign time to %s",
@@ -293,7 +297,7 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 
 int attrib_doubts(const struct attribution *a)
 {
-	double ns = a->all.strange, each = rhythm(a);
+	double ns = a->all.often, each = rhythm(a);
 	double free_ns = FREE_STRANGE * (double)a->calls;
 
 	return ns >= 2 * each && !exceeds(ns, free_ns, each) &&

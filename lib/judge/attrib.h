@@ -18,6 +18,7 @@
  */
 struct attrib_call {
 	double length, user, foreign, strange, own;
+	double often;		/* of strange, what counts as every call's */
 	double during_user, during_foreign;
 };
 

@@ -199,7 +199,8 @@ void cmp_describe(const struct view *ref, const struct cmp_result *r,
 		return;
 	out[0] = '\0';
 	if (r->passed) {
-		put(out, outlen, "largest error %.3g", unsigned_nan(r->max_abs));
+		put(out, outlen, "largest error %.3g",
+		    unsigned_nan(r->max_abs));
 		return;
 	}
 	if (r->own != OWN_OK)

@@ -8,7 +8,7 @@
 #include "judge/memo.h"
 #include "judge/rules.h"
 
-#define DRYRUN_VERSION "1"
+#define DRYRUN_VERSION "2"
 
 static void write_first(const struct ca_msg *m, struct jw *w)
 {

@@ -20,7 +20,7 @@
 /* Of CPU time, give or take a quarter: a fixed rhythm could be waited for.
  * The coarse one costs every competitor the same 1 or 2 %. */
 #define FINE_NS 50000
-#define FINEST_NS 15000		/* where calls are short; the kernel has none
+#define FINEST_NS 20000		/* where calls are short; the kernel has none
 				 * below 10 us */
 #define PER_CALL 64		/* samples that a call should give */
 #define COARSE_NS 1000000

@@ -271,6 +271,11 @@ static void by_times(const struct json *verify, const struct json *profile,
 	w->provisional = json_get_bool(profile, "provisional", 0);
 	w->eager = speedup_of(&eager, timing);
 	w->compile = speedup_of(&compile, timing);
+	if (timing == ST_INCONCLUSIVE_TIME) {
+		/* The bound is all that was measured. */
+		eager.point = fmin(eager.point, eager.lower);
+		compile.point = fmin(compile.point, compile.lower);
+	}
 	if (rules->scheme == SCHEME_RAW)
 		raw(w, rules);
 	else

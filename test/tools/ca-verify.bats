@@ -108,15 +108,15 @@ workdir() {
 		}
 	END
 	workdir near
-	sed -i 's/^\t}$/&\n\tm[n - 1] = 7;/' k.c
+	sed -i '$s/}/m[n - 1] = 7;\n}/' k.c
 	workdir off
 	verify near off >out
 	[ "$(statuses verify out)" = $'near\tok\noff\tinput_modified' ]
-	jq -e 'select(.name == "off").verify.modified | .inputs == "plain" and
+	jq -se '.[1].verify.modified | .inputs == "plain" and
 		(.tensor | .path == "input 1" and .shape == [32, 33] and
 		.misses == 1 and (.first_miss | .index == [31, 32] and
 		.got == 7 and .want < 2 and .allowed > 0))' out
-	jq -e 'select(.name == "near").verify.modified == null' out
+	jq -se '.[0].verify.modified == null' out
 	run verify --explain out
 	[[ $output == *"input 1 was not left as the reference leaves it, plain inputs: 1 of 1056 elements differ; first at [31, 32]: got 7, wanted "* ]]
 }
