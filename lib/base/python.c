@@ -25,13 +25,11 @@
 #define PROBE_SECONDS 20
 
 /* Prints torch's folder, or an empty line when there is none in the tested
- * range (the arguments), then every folder of the search path; the working
- * directory is not one of them. */
+ * range (the arguments), then every folder of the search path. */
 static const char probe_py[] =
 	"import sys\n"
 	"low, high = ([int(n) for n in a.split('.')] for a in sys.argv[1:])\n"
-	"sys.path[:] = [p for p in sys.path if p]\n"
-	"import importlib.util, os, re, site\n"
+	"import importlib.util, os, re\n"
 	"s = importlib.util.find_spec('torch')\n"
 	"d = os.path.dirname(s.origin) if s and s.origin else ''\n"
 	"try:\n"
@@ -42,9 +40,7 @@ static const char probe_py[] =
 	"except (OSError, AttributeError):\n"
 	"    d = ''\n"
 	"print(d)\n"
-	"print('\\n'.join(sys.path))\n"
-	"if site.ENABLE_USER_SITE:\n"
-	"    print(site.getusersitepackages())\n";
+	"print('\\n'.join(sys.path))\n";
 
 /* -1 where there is nothing. */
 static int64_t changed_at(const char *path)
@@ -147,10 +143,11 @@ static void keep(const char *file, const char *torch, char *dirs)
 	str_release(&s);
 }
 
-/* Asks the interpreter itself; torch is empty when it has none. */
+/* Asks the interpreter itself; torch is empty when it has none.  -I, as
+ * the host is run: never anything of the working directory. */
 static int ask(const char *python, const char *file, char torch[CA_PATH_MAX])
 {
-	const char *argv[] = { python, "-c", probe_py, CA_TORCH_LOW,
+	const char *argv[] = { python, "-I", "-c", probe_py, CA_TORCH_LOW,
 			       CA_TORCH_HIGH, NULL };
 	struct str out = STR_INIT;
 	struct child_opts o = { .argv = argv, .out = &out,

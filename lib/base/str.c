@@ -121,23 +121,59 @@ int ends_with(const char *s, const char *t)
 	return n >= m && memcmp(s + n - m, t, m) == 0;
 }
 
-int str_add_safe(struct str *s, const char *p, size_t len)
+/* Ends lines or turns the direction of text (U+200E, U+2028 to U+202E, U+2066
+ * to U+2069 and their like). */
+static int is_format(const unsigned char *p)
+{
+	if (p[0] != 0xe2)
+		return 0;
+	return p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f ||
+			      (p[2] >= 0xa8 && p[2] <= 0xae) :
+			      p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
+}
+
+/* Whether a terminal shows the n bytes of a character as one. */
+static int is_shown(const unsigned char *p, size_t n)
+{
+	switch (n) {
+	case 0:
+		return 0;
+	case 1:
+		return *p >= 0x20 && *p != 0x7f;
+	case 2:
+		return *p != 0xc2 || p[1] >= 0xa0;
+	case 3:
+		return !is_format(p);
+	default:
+		return 1;
+	}
+}
+
+static int add_shown(struct str *s, const char *p, size_t len,
+		     const char *others)
 {
 	const char *end = p + len;
 
 	while (p < end) {
-		unsigned char c = (unsigned char)*p;
 		size_t n = utf8_len(p, (size_t)(end - p));
-		int c1 = n == 2 && c == 0xc2 && (unsigned char)p[1] < 0xa0;
 
-		if (n == 0 || c1 || c == 0x7f ||
-		    (c < 0x20 && c != '\n' && c != '\t')) {
-			str_addf(s, "\\x%02x", c);
-			n = 1;
-		} else {
+		if (is_shown((const unsigned char *)p, n) ||
+		    (*p && strchr(others, *p))) {
 			str_add(s, p, n);
+			p += n;
+		} else {
+			str_addf(s, "\\x%02x", (unsigned char)*p++);
 		}
-		p += n;
 	}
 	return s->failed ? -1 : 0;
+}
+
+int str_add_safe(struct str *s, const char *p, size_t len)
+{
+	return add_shown(s, p, len, "\n\t");
+}
+
+int str_add_name(struct str *s, const char *name)
+{
+	return add_shown(s, name, strlen(name), "");
 }

@@ -34,9 +34,11 @@ int ends_with(const char *s, const char *t);
 
 /*
  * Appends text of a child that is shown to people or put in a record: bytes
- * that are not valid UTF-8 and control characters other than LF and tab
- * become \xNN.
+ * that are not valid UTF-8, what turns the direction of text and control
+ * characters other than LF and tab become \xNN.
  */
 int str_add_safe(struct str *s, const char *p, size_t len);
+/* The same of what has to stay on its line: LF and tab too. */
+int str_add_name(struct str *s, const char *name);
 
 #endif

@@ -253,7 +253,8 @@ static int take_line(char out[CA_PATH_MAX], const char **s)
 static int find_torch(struct toolchain *t, struct err *e)
 {
 	char python[CA_PATH_MAX];
-	const char *argv[] = { python, "-c", torch_script, NULL };
+	const char *argv[] = { python, "-I", "-c", torch_script,
+			       NULL };
 	struct str s = STR_INIT;
 	const char *p;
 	int rc = -1;

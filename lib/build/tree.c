@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,24 +31,39 @@ static int is_empty(const char *dir)
 	return empty;
 }
 
-int tree_open(struct tree *t, const char *dir, struct err *e)
+/* A directory that others have made as well as we belongs to who locks it
+ * first; where there are no locks, to all. */
+static int take(int fd, const char *dir, struct err *e)
 {
 	int empty;
 
-	t->dir = dir;
-	t->fd = -1;
-	t->made = mkdir(dir, 0755) == 0;
-	if (!t->made && errno != EEXIST)
-		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return err_set(e, CA_CANTCREAT, "'%s' is being filled by "
+			       "another process", dir);
 	empty = is_empty(dir);
-	if (empty == 0)
+	if (empty < 0)
+		return err_sys(e, CA_CANTCREAT, "cannot read '%s'", dir);
+	if (!empty)
 		return err_set(e, CA_CANTCREAT, "'%s' exists and is not empty",
 			       dir);
-	if (empty > 0)
-		t->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC |
-			     O_NOFOLLOW);
+	return 0;
+}
+
+int tree_open(struct tree *t, const char *dir, struct err *e)
+{
+	t->dir = dir;
+	t->made = mkdir(dir, 0755) == 0;
+	t->fd = -1;
+	if (!t->made && errno != EEXIST)
+		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", dir);
+	t->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (t->fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot open '%s'", dir);
+	if (take(t->fd, dir, e) < 0) {
+		close(t->fd);
+		t->fd = -1;
+		return -1;
+	}
 	return 0;
 }
 
@@ -55,12 +71,12 @@ int tree_close(struct tree *t, int rc)
 {
 	if (t->fd < 0)
 		return rc;
-	close(t->fd);
-	t->fd = -1;
 	if (rc && t->made)
 		remove_tree(t->dir, NULL);
 	else if (rc)
 		empty_tree(t->dir, NULL);
+	close(t->fd);
+	t->fd = -1;
 	return rc;
 }
 

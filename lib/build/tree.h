@@ -16,8 +16,8 @@ struct tree {
 	const char *dir;	/* the caller's */
 };
 
-/* Makes the directory (its parents exist), or takes it if it is empty.  0, or
- * -1: CA_CANTCREAT, and t->fd is -1. */
+/* Makes the directory (its parents exist), or takes it if it is empty and
+ * nobody else is filling it.  0, or -1: CA_CANTCREAT, and t->fd is -1. */
 int tree_open(struct tree *t, const char *dir, struct err *e);
 
 /* Ends it and returns rc.  Where that is not 0, nothing of it is left. */

@@ -177,7 +177,8 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w)
 static int recover(struct judge *j, const struct fail *f, struct err *e)
 {
 	if (j->no_torch || j->unleased)
-		return err_set(e, CA_UNAVAILABLE, "%s", f->text);
+		return err_set(e, j->no_torch ? j->no_torch : CA_UNAVAILABLE,
+			       "%s", f->text);
 	if (j->undead || !host_alive(j)) {
 		j->undead = 0;
 		ahead_leave(j);

@@ -266,20 +266,23 @@ static void explain_tensor(const struct json *t, struct str *out)
 	str_addc(out, '\n');
 }
 
-void judge_explain(const struct rec *r, struct str *out)
+static void explain(const struct rec *r, struct str *out)
 {
 	struct json *b = chain_field(r, "build");
 	struct json *v = chain_field(r, "verify");
-	const char *st = json_get_str(v, "status", "bad_record");
+	const char *built = json_get_str(b, "status", "ok");
+	const char *st = json_get_str(v, "status", built);
 	const char *phase = json_get_str(v, "phase", "");
 	const char *name = json_str(rec_get(r, "name"), NULL);
 	const struct json *t;
 
-	if (!name)
-		name = json_str(rec_get(r, "id"), "?");
-	str_addf(out, "%s: %s (%s)\n", name, st,
-		 status_meaning(status_parse(st)));
-	if (strcmp(json_get_str(b, "status", "ok"), "ok"))
+	str_add_name(out, name ? name : json_str(rec_get(r, "id"), "?"));
+	if (v || strcmp(built, "ok"))
+		str_addf(out, ": %s (%s)\n", st,
+			 status_meaning(status_parse(st)));
+	else
+		str_adds(out, ": not judged\n");
+	if (strcmp(built, "ok"))
 		explain_build(b, out);
 	else if (strcmp(st, "ok"))
 		str_addf(out, "  %s%s%s%s\n", *phase ? "in " : "", phase,
@@ -290,4 +293,16 @@ void judge_explain(const struct rec *r, struct str *out)
 			explain_tensor(t, out);
 	json_free(b);
 	json_free(v);
+}
+
+void judge_explain(const struct rec *r, struct str *out)
+{
+	struct str text = STR_INIT;
+
+	explain(r, &text);
+	if (text.failed)
+		out->failed = 1;
+	else
+		str_add_safe(out, text.buf, text.len);
+	str_release(&text);
 }

@@ -65,7 +65,8 @@ int host_ready(struct judge *j, struct fail *f)
 		device_hosted(j->dev, torch_pid(j->host));
 		return 0;
 	}
-	j->no_torch = e.code == CA_UNAVAILABLE || e.code == CA_CONFIG;
+	if (e.code == CA_UNAVAILABLE || e.code == CA_CONFIG)
+		j->no_torch = e.code;
 	ahead_leave(j);
 	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 }

@@ -49,7 +49,8 @@ struct judge {
 	int64_t spent[SPENT_N];	/* ns, since the record was begun */
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */
-	int no_torch;			/* a host cannot start here at all */
+	int no_torch;			/* a host cannot start here at all:
+					 * CA_UNAVAILABLE or CA_CONFIG */
 	int unleased;		/* the device was not to be had in time */
 	double copy_rate;		/* judge_copy_rate; 0: not measured */
 	int traces;			/* CUPTI works here: 1, -1; 0: not

@@ -26,7 +26,7 @@ static void put_name(const struct rec *r, char out[25])
 
 	if (!name)
 		name = json_str(rec_get(r, "id"), "?");
-	str_add_safe(&s, name, strlen(name));
+	str_add_name(&s, name);
 	n = s.len < 24 ? s.len : 24;
 	while (n && n < s.len && ((unsigned char)s.buf[n] & 0xc0) == 0x80)
 		n--;

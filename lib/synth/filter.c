@@ -361,7 +361,7 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 		}
 		examine_task(x);
 		if (x->broken && x->j->no_torch)
-			rc = err_set(e, CA_UNAVAILABLE, "%s", x->fail.text);
+			rc = err_set(e, x->j->no_torch, "%s", x->fail.text);
 	}
 	if (!rc)
 		rc = set_fields(x, r, began, e);

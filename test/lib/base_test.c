@@ -125,6 +125,11 @@ static void str_makes_child_output_safe(void **state)
 	assert_int_equal(str_add_safe(&s, in, sizeof in - 1), 0);
 	assert_string_equal(s.buf, "ok\n\ttab \\x1b[0m \\xff \xc3\xa9 "
 			    "\\xc2\\x9b \\x00 \\x7f");
+	str_reset(&s);
+	assert_int_equal(str_add_name(&s, "a\n\tb \xe2\x80\xae\xe2\x82\xac "
+				      "\xe2\x81\xa6\xf0\x9f\x98\x80"), 0);
+	assert_string_equal(s.buf, "a\\x0a\\x09b \\xe2\\x80\\xae\xe2\x82\xac "
+			    "\\xe2\\x81\\xa6\xf0\x9f\x98\x80");
 	str_release(&s);
 	assert_true(starts_with("model.py", "mod"));
 	assert_false(starts_with("mo", "mod"));

@@ -104,20 +104,20 @@ probe_base() {
 
 probe_venv() {
 	torch_python && return
-	py=$(base_python) && "$py" -c 'import ensurepip, venv' 2>/dev/null &&
+	py=$(base_python) && "$py" -I -c 'import ensurepip, venv' 2>/dev/null &&
 		echo "$py"
 }
 
 probe_ruffvenv() {
 	find_ruff && return
-	py=$(base_python) && "$py" -c 'import ensurepip, venv' 2>/dev/null &&
+	py=$(base_python) && "$py" -I -c 'import ensurepip, venv' 2>/dev/null &&
 		echo "$py"
 }
 
 # torch.compile and Triton compile against Python.h.
 probe_pyheader() {
 	py=$(torch_python || base_python) || return 1
-	h=$("$py" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+	h=$("$py" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')
 	[ -f "$h/Python.h" ] && echo "$h/Python.h"
 }
 

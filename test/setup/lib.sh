@@ -50,7 +50,7 @@ tested_range() {
 # Prints the file that says so.
 has_torch() {
 	# shellcheck disable=SC2046
-	(cd / && as_worker "$1" -c '
+	(cd / && as_worker "$1" -I -c '
 import importlib.util, re, sys
 spec = importlib.util.find_spec("torch")
 if not spec or not spec.origin:
@@ -77,7 +77,7 @@ torch_python() {
 # A Python 3.10 or newer that workers may run, to make an environment with.
 base_python() {
 	found=$(pythons | while read -r py; do
-		[ -x "$py" ] && (cd / && as_worker "$py" -c '
+		[ -x "$py" ] && (cd / && as_worker "$py" -I -c '
 import sys
 sys.exit(sys.version_info < (3, 10) or sys.prefix != sys.base_prefix)
 ') 2>/dev/null || continue
@@ -104,7 +104,7 @@ transformers_version=5.24.0
 openai_version=3.57.0
 models_python() {
 	for py in "$(cache_dir)/venv-tests/bin/python3" "$(torch_python)"; do
-		[ -n "$py" ] && "$py" -c '
+		[ -n "$py" ] && "$py" -I -c '
 import importlib.util, sys
 sys.exit(not all(map(importlib.util.find_spec, ("torch", "transformers"))))
 ' 2>/dev/null && echo "$py" && return

@@ -98,7 +98,7 @@ make_models() {
 		say 'transformers needs a Python with torch: make deps first'
 		return 1
 	}
-	site=$("$py" -c 'import os, torch
+	site=$("$py" -I -c 'import os, torch
 print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
 	begin "$cache/venv-tests" || return 1
 	for lib in "$part"/lib/python3*/site-packages; do
@@ -112,7 +112,7 @@ print(os.path.dirname(os.path.dirname(torch.__file__)))') || return 1
 want() {
 	case ${1-} in
 	ruff) find_ruff >/dev/null ;;
-	models) py=$(models_python) && "$py" -c 'import openai' 2>/dev/null ;;
+	models) py=$(models_python) && "$py" -I -c 'import openai' 2>/dev/null ;;
 	*) torch_python >/dev/null ;;
 	esac
 }

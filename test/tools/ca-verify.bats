@@ -57,6 +57,15 @@ verify() {
 	[[ $output == *kernels/scale_rows.c:*undeclared* ]]
 }
 
+@test "--explain says what was not judged, and keeps control characters in" {
+	build in "$fix/bad-compile" "$fix/diag-matmul"
+	jq -c '.name = "a\u001b[31m\nb"' in >odd
+	CA_TORCH_IDLE=x run -78 --separate-stderr verify --explain odd
+	[[ ${lines[0]} == 'a\x1b[31m\x0ab: compile_error ('* ]]
+	[[ ${lines[-1]} == 'a\x1b[31m\x0ab: not judged' ]]
+	[[ $stderr == *CA_TORCH_IDLE* && $output != *$'\e'* ]]
+}
+
 @test "--explain says NaN as it is, and which input was written" {
 	run verify --explain "$fix/bad-nan" "$fix/bad-input-modified"
 	[ "$status" -eq 0 ]

@@ -34,6 +34,16 @@ python() {
 	"${CA_PYTHON:-python3}" -B "$@"
 }
 
+@test "a directory that another process fills is left to it" {
+	model=$workdirs/cpu/batchnorm-relu/model.py
+	mkdir taken
+	flock taken sleep 30 3>&- &
+	until ! flock -n taken true; do sleep 0.05; done
+	fails 73 "'taken' is being filled by another process" init "$model" taken
+	[ -d taken ]
+	kill $!
+}
+
 @test "init makes a workdir whose ModelNew runs" {
 	model=$workdirs/cpu/batchnorm-relu/model.py
 	"$bin/ca-workdir" init "$model" new

@@ -81,6 +81,16 @@ verified() { # status of the candidate that was built last
 	[ "$(jq .build.prov.cached out)" = true ]
 }
 
+@test "nothing of the working directory is imported" {
+	cp -r "$fix/axpby-inline" here
+	cd here
+	for m in importlib torch sysconfig re; do
+		echo "open('$PWD/ran', 'w')" >$m.py
+	done
+	CA_CACHE=$PWD/cache "$bin/ca-compile" -d cpu . | jq -e '.build.status == "ok"'
+	[ ! -e ran ]
+}
+
 @test "a wrong extension is judged wrong" {
 	candidate one < <(doubles "$inline"', extra_cflags=["-D", "FACTOR=3"])' </dev/null)
 	compile ok one
