@@ -258,8 +258,8 @@ static int allow_tiles(struct cuda *c, struct err *e)
 		{ c->wg_128_2, cuda_hopper_bytes(128, 128 + 4 * 128) },
 		{ c->wg_dq_64, cuda_hopper_bytes(64, HOPPER_DQ_64) },
 		{ c->wg_dq_128, cuda_hopper_bytes(128, HOPPER_DQ_128) },
-		{ c->wg_dkdv_64, cuda_hopper_bytes(64, HOPPER_DKDV_64) },
-		{ c->wg_dkdv_128, cuda_hopper_bytes(128, HOPPER_DKDV_128) },
+		{ c->wg_dkdv_64, cuda_hopper_bytes(64, HOPPER_DKDV) },
+		{ c->wg_dkdv_128, cuda_hopper_bytes(128, HOPPER_DKDV) },
 	};
 
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)

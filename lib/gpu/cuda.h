@@ -63,8 +63,7 @@ unsigned cuda_tile_bytes(int tiles, int dim);
 unsigned cuda_hopper_bytes(int dim, int rows);
 #define HOPPER_DQ_64	(2 * 128 + 6 * 128)
 #define HOPPER_DQ_128	(2 * 128 + 6 * 64)
-#define HOPPER_DKDV_64	(2 * 128 + 6 * 64)
-#define HOPPER_DKDV_128	(2 * 128 + 6 * 64)
+#define HOPPER_DKDV	(2 * 128 + 6 * 64)
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone. */

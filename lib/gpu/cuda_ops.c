@@ -452,8 +452,7 @@ static void hopper_back(struct cuda *c, struct attention_back *t,
 	size_t rows = most * (size_t)(t->heads / t->kv_heads);
 	unsigned dq = cuda_hopper_bytes(t->dim, t->dim == 64 ? HOPPER_DQ_64 :
 					HOPPER_DQ_128);
-	unsigned dkdv = cuda_hopper_bytes(t->dim, t->dim == 64 ?
-					  HOPPER_DKDV_64 : HOPPER_DKDV_128);
+	unsigned dkdv = cuda_hopper_bytes(t->dim, HOPPER_DKDV);
 
 	if (t->dim == 64) {
 		LAUNCH(wg_dq_64, ceil_div(rows, 128), t->kv_heads, t->nseq,
