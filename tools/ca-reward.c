@@ -59,6 +59,22 @@ static void print_row(const struct rec *r)
 	str_release(&text);
 }
 
+static void name_short(const struct rec *r)
+{
+	const char *name = json_str(rec_get(r, "name"), NULL);
+	struct str s = STR_INIT;
+	double value;
+
+	str_add_name(&s, name ? name : json_str(rec_get(r, "id"), "?"));
+	if (reward_value(r, &value))
+		warn("'%s' is worth %g, less than %g", s.buf ? s.buf : "",
+		     value, required);
+	else
+		warn("'%s' has no reward, %g is required", s.buf ? s.buf : "",
+		     required);
+	str_release(&s);
+}
+
 static void done(void *ctx, const struct rec *r)
 {
 	double value;
@@ -68,8 +84,10 @@ static void done(void *ctx, const struct rec *r)
 		return;
 	seen = 1;
 	if (!isnan(required) && !(reward_value(r, &value) &&
-				  value >= required))
+				  value >= required)) {
 		short_of = 1;
+		name_short(r);
+	}
 	if (table)
 		print_row(r);
 }
@@ -172,7 +190,12 @@ int main(int argc, char **argv)
 	rc = stage_run(&ops, &c, argc, argv, first);
 	judging_close(&judging);
 	opt_release(&tool);
-	if (!rc && (short_of || (!isnan(required) && !seen)))
+	if (!rc && !isnan(required) && !seen) {
+		warn("no candidate came, a reward of %g is required",
+		     required);
+		short_of = 1;
+	}
+	if (!rc && short_of)
 		rc = CA_FALSE;
 	return rc;
 }

@@ -126,6 +126,8 @@ static const char *check_names(struct job *j, const char *const *names,
 		if (l->v[i].global == (j->plan.form == FORM_KERNEL))
 			l->v[k++] = l->v[i];
 	l->n = k;
+	if (!k && l->passed)
+		return l->passed;
 	return k ? NULL : "no launcher: kernels/ must define at least one "
 		"extern \"C\" function that takes pointers and numbers";
 }

@@ -16,6 +16,15 @@
 #define OBJECT_MAX ((size_t)512 << 20)
 #define PYTHON_MAX ((size_t)1 << 20)
 
+/* Identifiers that cannot be imported by name, or hide what we import. */
+static const char *const taken[] = {
+	"False", "None", "True", "and", "as", "assert", "async", "await",
+	"break", "class", "continue", "def", "del", "elif", "else", "except",
+	"finally", "for", "from", "global", "if", "import", "in", "is",
+	"lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try",
+	"while", "with", "yield", "torch",
+};
+
 /* The last component must be an identifier. */
 static int check_name(const char *dir, char name[256], struct err *e)
 {
@@ -35,6 +44,10 @@ static int check_name(const char *dir, char name[256], struct err *e)
 			       (int)(end - begin), dir + begin);
 	memcpy(name, dir + begin, end - begin);
 	name[end - begin] = '\0';
+	for (i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+		if (!strcmp(name, taken[i]))
+			return err_set(e, CA_USAGE, "no package can be called "
+				       "'%s'", name);
 	return 0;
 }
 

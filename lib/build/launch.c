@@ -412,6 +412,7 @@ static void add_launcher(struct finder *f, const struct decl *d,
 static void consider(struct finder *f, const struct decl *d)
 {
 	struct launcher l = { 0 };
+	const char *why;
 	int in_args;
 
 	if (!d->body || d->is_static || d->is_template || d->device ||
@@ -426,18 +427,22 @@ static void consider(struct finder *f, const struct decl *d)
 		add_launcher(f, d, &l);
 		return;
 	}
-	if (ends_with(d->file, ".c") && !d->global &&
-	    !(f->caller && form_python_calls(f->caller, d->name)))
-		return;
-	if (in_args < 0)
-		report(f, d, arena_printf(f->a, "launcher '%s': parameter %zu "
-			"has type '%s', which cannot be passed; use pointers "
-			"to elements, integers, float, double, bool and a "
-			"trailing cudaStream_t, or make it static if it is "
-			"no launcher", d->name, l.narg + 1, f->why));
-	else
-		report(f, d, arena_printf(f->a, "launcher '%s': result has "
-			"type '%s'; use void or a number", d->name, f->why));
+	why = in_args < 0 ?
+	      arena_printf(f->a, "launcher '%s': parameter %zu has type '%s', "
+			   "which cannot be passed; use pointers to elements, "
+			   "integers, float, double, bool and a trailing "
+			   "cudaStream_t, or make it static if it is no "
+			   "launcher", d->name, l.narg + 1, f->why) :
+	      arena_printf(f->a, "launcher '%s': result has type '%s'; use "
+			   "void or a number", d->name, f->why);
+	/* In C all functions that are not static look like launchers. */
+	if (!ends_with(d->file, ".c") || d->global ||
+	    (f->caller && form_python_calls(f->caller, d->name)))
+		report(f, d, why);
+	else if (!f->out->passed)
+		f->out->passed = arena_printf(f->a, "no launcher: %s, line "
+					      "%u: %s", d->file, d->line,
+					      why ? why : "out of memory");
 }
 
 int launch_find(const struct decls *d, const char *caller, struct arena *a,

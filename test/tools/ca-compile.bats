@@ -164,6 +164,9 @@ need_nvcc() {
 	workdir bad x.cpp <<<'void f(int n) { }'
 	build compile_error --device cpu bad
 	[[ $(jq -r .build.error.message out) = no\ launcher* ]]
+	workdir bad x.c <<<'void f(float **x) { }'
+	build compile_error --device cpu bad
+	[[ $(jq -r .build.error.message out) = "no launcher: kernels/x.c, line 1: launcher 'f': parameter 1"* ]]
 }
 
 @test "several files, the same stem, headers and included sources" {

@@ -108,7 +108,8 @@ says() {
 	only fast beats-eager
 	run -0 "$bin/ca-reward" --trust-key "$KEY" --require 2 some
 	run -1 "$bin/ca-reward" --trust-key "$KEY" --require 3 some
-	[ "${#lines[@]}" -eq 2 ]
+	[ "${#lines[@]}" -eq 3 ]
+	[ "$(grep -c 'ca-reward: .* is worth [0-9-]*, less than 3$' <<<"$output")" = 1 ]
 	only shared
 	run -1 "$bin/ca-reward" --trust-key "$KEY" --require -1 some
 	run -0 "$bin/ca-reward" --trust-key "$KEY" --allow-shared \

@@ -204,6 +204,8 @@ END
 @test "export refuses what it cannot do" {
 	fails 65 'does not build: compile_error' export --device cpu p "$workdirs/cpu/bad-compile"
 	[ ! -e p ]
+	fails 64 "no package can be called 'class'" export --device cpu class \
+		"$workdirs/cpu/axpby"
 	fails 64 'no name of a Python package' export --device cpu my-pkg "$workdirs/cpu/axpby"
 	fails 65 'no candidate' export --device cpu p
 	"$bin/ca-compile" --device cpu "$workdirs"/cpu/{axpby,argmax} >two
