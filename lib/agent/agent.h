@@ -36,7 +36,6 @@ struct agent_opts {
 	const char *rules;	/* that candidates are judged by */
 	const char *grading;	/* of our own judges, in words */
 	const char *skill;	/* directory */
-	int skill_given;	/* it is not the toolkit's own */
 	const char *fixed;	/* what of it work directories hold */
 	const char *cwd;	/* of the caller; for model_cmd */
 	const char *dir;	/* of all rollouts, absolute */
@@ -57,7 +56,8 @@ struct agent_task {
 /*
  * The rollout's id: over task, seed, number among its k, and what of the
  * options makes it another rollout: model, sampling, budgets, mode, rules,
- * kind of device, grading, a skill that was given.
+ * kind of device, grading, the command that is the model, what the skill says
+ * and holds.
  */
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN]);

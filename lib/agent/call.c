@@ -69,14 +69,17 @@ static struct call *add_call(struct calls *cs, const char *id,
 			     const char *name, int turn)
 {
 	struct call *c = &cs->c[cs->n];
-	char made[32];
+	size_t number = cs->n;
+	char made[40];
 
 	if (cs->n == CALLS_MAX) {
 		cs->dropped++;
 		return NULL;
 	}
 	memset(c, 0, sizeof(*c));
-	snprintf(made, sizeof(made), "call_%d_%zu", turn, cs->n);
+	do
+		snprintf(made, sizeof(made), "call_%d_%zu", turn, number++);
+	while (!id_is_free(cs, made));
 	c->id = strdup(id && id_is_free(cs, id) ? id : made);
 	c->name = strdup(name && *name ? name : "?");
 	c->tool = TOOL_NONE;

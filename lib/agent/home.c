@@ -40,7 +40,6 @@ static int set_skill(struct agent_opts *a, struct err *e)
 	if (a->skill) {
 		if (realpath(a->skill, path)) {
 			a->skill = path;
-			a->skill_given = 1;
 			return 0;
 		}
 		return err_sys(e, CA_NOINPUT, "cannot find the skill '%s'",
@@ -225,6 +224,7 @@ void home_failure(const struct job *j, const char *reason, const char *why,
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN])
 {
+	const char *fixed = o->fixed ? strrchr(o->fixed, '-') : NULL;
 	struct str s = STR_INIT;
 	char sum[HASH_HEX];
 
@@ -236,10 +236,12 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 		 (long long)o->max_tokens, (long long)o->out_tokens,
 		 (long long)o->gpu_calls, o->temperature, o->top_p,
 		 (long long)o->top_k, o->token_ids);
-	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s", o->rules,
+	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s\n%s\n", o->rules,
 		 (int)strcspn(o->device, ":"), o->device,
 		 o->grading ? o->grading : "", o->body ? o->body : "",
-		 o->skill_given ? o->skill : "");
+		 o->model_cmd ? o->model_cmd : "", fixed ? fixed : "");
+	/* Where it cannot be read, no rollout can begin. */
+	prompt_system(o, &s, NULL);
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);
 	snprintf(out, REC_ID_LEN, "%.32s", sum);
 	str_release(&s);

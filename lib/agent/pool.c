@@ -32,6 +32,8 @@
 #define LEAVE_S 20		/* for children to end after a signal */
 #define CORES_BUILD 4		/* for one that builds */
 #define STARTS 2		/* of one rollout that crashes */
+#define MISSES 20		/* of one that cannot be started, */
+#define MISS_NS 500000000	/* so far apart */
 /* An endpoint that ended several rollouts in a row gets none for so long, for
  * each of them. */
 #define DOWN_S 30
@@ -40,7 +42,8 @@
 struct child {
 	pid_t pid;		/* 0: a free slot */
 	int pidfd, sock;
-	int starts;
+	int starts, misses;	/* times it was started, and could not be */
+	int64_t again;		/* then it is tried, where it could not */
 	size_t endpoint;	/* which of them it asks */
 	struct str in, out;
 	struct job job;
@@ -57,6 +60,7 @@ struct pool {
 	struct agent_opts *a;
 	struct child *child;
 	size_t n, running, given;
+	size_t held;		/* that could not be started yet */
 	struct end *end;	/* of each endpoint, or of the command */
 	struct judges *judges;
 	struct feed *feed;
@@ -205,7 +209,6 @@ static int start_child(struct pool *p, struct child *c, struct err *e)
 		return err_sys(e, CA_SOFTWARE, "cannot make a socket");
 	c->in.cap = c->out.cap = 2 * WIRE_MAX;
 	c->endpoint = choose_endpoint(p);
-	c->starts++;
 	rc = fork_child(p, c, pair, e);
 	close(pair[1]);
 	if (rc) {
@@ -214,6 +217,7 @@ static int start_child(struct pool *p, struct child *c, struct err *e)
 	}
 	c->sock = pair[0];
 	fcntl(c->sock, F_SETFL, O_NONBLOCK);
+	c->starts++;
 	p->running++;
 	return 0;
 }
@@ -371,6 +375,21 @@ static int is_finished(struct pool *p, const struct job *job,
 	return !fault;
 }
 
+/* What could not be started, as there were no processes or descriptors, is
+ * tried again for a while: others may give some back. */
+static void hold(struct pool *p, struct child *c, const struct err *e)
+{
+	str_release(&c->in);
+	str_release(&c->out);
+	if (++c->misses < MISSES) {
+		c->again = now_ns() + MISS_NS;
+		p->held++;
+		return;
+	}
+	emit_failure(p, c, STOP_INFRA_ERROR, e->msg);
+	free_child(c);
+}
+
 /* Starts what fits; what is finished already is put out at once. */
 static void start_more(struct pool *p)
 {
@@ -378,23 +397,29 @@ static void start_more(struct pool *p)
 	struct str line = { .cap = JSON_MAX_LINE + 1 };
 	size_t i;
 
+	p->held = 0;
 	for (i = 0; i < p->n && !sig_caught() && !p->gone; i++) {
 		struct child *c = &p->child[i];
 
 		if (c->pid)
 			continue;
-		if (!feed_next(p->feed, &c->job))
-			break;
+		if (c->misses && now_ns() < c->again) {
+			p->held++;
+			continue;
+		}
+		if (!c->misses) {
+			if (!feed_next(p->feed, &c->job))
+				continue;
+			p->given++;
+		}
 		str_reset(&line);
-		p->given++;
 		if (c->job.refused || is_finished(p, &c->job, &line)) {
 			if (!c->job.refused)
 				emit(p, &line);
 			free_child(c);
 			i--;
 		} else if (start_child(p, c, &e)) {
-			emit_failure(p, c, STOP_INFRA_ERROR, e.msg);
-			free_child(c);
+			hold(p, c, &e);
 		}
 	}
 	str_release(&line);
@@ -420,7 +445,7 @@ static void loop(struct pool *p)
 		show_progress(p);
 		if (sig_caught() || p->gone)
 			return;
-		if (!p->running && feed_ended(p->feed))
+		if (!p->running && !p->held && feed_ended(p->feed))
 			return;
 		p->fds[0] = (struct pollfd){ sig_fd(), POLLIN, 0 };
 		p->fds[1] = (struct pollfd){ p->running < p->n ?

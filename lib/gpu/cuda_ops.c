@@ -105,9 +105,11 @@ static void add_columns(struct cuda *c, void *out, const void *dy,
 			float *part)
 {
 	int parts = (int)ceil_div((size_t)t, 64), per;
-	int most = wide(c, n) ? WIDE_PARTS : PARTS;
+	/* The work space has 64 floats a column and 17 MiB. */
+	int most = wide(c, n) ? PARTS + ((4 << 20) / n) : PARTS;
 	size_t blocks = ceil_div((size_t)n, THREADS);
 
+	most = most < WIDE_PARTS ? most : WIDE_PARTS;
 	parts = parts < most ? parts : most;
 	per = (int)ceil_div((size_t)t, (size_t)parts);
 	parts = (int)ceil_div((size_t)t, (size_t)per);

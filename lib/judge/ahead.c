@@ -337,17 +337,24 @@ void ahead_provide(struct judge *j)
 	j->dev->ops->unlease(j->dev);
 }
 
+static int is_any_ready(const struct judge *j)
+{
+	for (size_t i = 0; i < AHEAD_MAX; i++)
+		if (j->ahead[i].role)
+			return 1;
+	return 0;
+}
+
 void ahead_dismiss(struct judge *j)
 {
 	if (!j->dev || !j->host || !judge_on_cuda(j))
 		return;
-	for (size_t i = 0; i < AHEAD_MAX; i++) {
-		if (!j->ahead[i].role)
-			continue;
-		/* Held on to for the next one. */
+	/* Their contexts end beside nobody's clock, if one may hope for it. */
+	if (is_any_ready(j))
 		(void)j->dev->ops->lease(j->dev, 0, DISMISS_SECONDS, NULL);
-		drop(j, &j->ahead[i]);
-	}
+	for (size_t i = 0; i < AHEAD_MAX; i++)
+		if (j->ahead[i].role)
+			drop(j, &j->ahead[i]);
 	j->dev->ops->unlease(j->dev);
 }
 

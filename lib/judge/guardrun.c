@@ -211,29 +211,36 @@ static void release(struct gathered *g)
 
 /*
  * Whether the reference raises on a distribution.  Where it did, CUDA or its
- * process may be gone: it is started anew.  A process that was killed is no
- * proof, since what is found here is remembered: once more.
+ * process may be gone: it is started anew.  One that was killed or found no
+ * memory is no proof, since what is found here is remembered: once more, and
+ * then it is a fault.
  */
 static int raises(struct judge *j, struct oracle *o, enum family k,
 		  struct fail *f)
 {
 	double factor = k == FAMILY_SCALE ? 100 : 1;
 	struct ca_msg m;
+	int killed = 1;
 
-	for (int killed = 1, i = 0; killed && i < 2; i++) {
+	for (int i = 0; killed && i < 2; i++) {
 		if (!oracle_inputs(j, o, SEED_INPUTS, family_name(k), factor,
 				   f) &&
 		    !oracle_expect(j, o, SEED_INPUTS, "native", &m, f))
 			return 0;
 		if (f->status != ST_INVALID_REFERENCE)
 			return -1;
-		killed = f->killed;
+		killed = f->killed || f->oom;
 		memset(f, 0, sizeof(*f));
 		if (oracle_again(j, o, f) ||
 		    oracle_state(j, o, SEED_STATE, 1, f))
 			return -1;
 	}
-	return 1;
+	if (!killed)
+		return 1;
+	fail_set(f, ST_INFRA_ERROR, 0, "the reference found no memory, or was "
+		 "killed, on %s inputs", family_name(k));
+	f->fault = 1;
+	return -1;
 }
 
 /* On which it does, once per task. */

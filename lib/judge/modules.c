@@ -81,6 +81,11 @@ enum place place_of(const char *path)
 	base++;
 	if (strstr(path, "-packages/"))
 		return place_of_package(path, base);
+	/* Where torch is a distribution's or conda's. */
+	if (starts_with(base, "libtorch_python"))
+		return PLACE_PYTHON;
+	if (starts_with(base, "libtorch") || starts_with(base, "libc10"))
+		return PLACE_TORCH;
 	if (strstr(path, "/lib-dynload/") || strstr(path, "/torch/alloc-") ||
 	    starts_with_any(base, python))
 		return PLACE_PYTHON;

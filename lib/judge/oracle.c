@@ -21,9 +21,12 @@
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 #define ZONED(n) ((n) ? ALIGN((size_t)(n)) + CA_GAP : 0)
 
-/* The reference's process ended.  A task that kills its own does so again; the
- * caller judges once more and then knows.  Whoever else did it, it was not the
- * candidate, which cannot reach it. */
+/*
+ * The reference's process ended; the caller judges once more.  A task that
+ * ends its own does so again, and the candidate has no part in it.  One that
+ * was killed may have been for memory that the candidate took, as the host may
+ * have: that is never a refuge.
+ */
 static int lost(struct judge *j, struct oracle *o, struct fail *f)
 {
 	struct err e = ERR_INIT;
@@ -41,9 +44,10 @@ static int lost(struct judge *j, struct oracle *o, struct fail *f)
 	else
 		fail_set(f, ST_INVALID_REFERENCE, o->asked, "the reference's "
 			 "process ended: status %d", WEXITSTATUS(st));
-	f->fault = f->apart = 1;
+	f->fault = 1;
 	f->killed = o->c.ended && WIFSIGNALED(o->c.status) &&
 		    WTERMSIG(o->c.status) == SIGKILL;
+	f->apart = !f->killed && host_alive(j);
 	return -1;
 }
 
@@ -386,9 +390,7 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 		return -1;
 	if (ahead_take(j, &u, &o->c, &seen, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	if (hear(j, o, &m, f))
-		return -1;
-	if (refused(&m, f)) {
+	if (hear(j, o, &m, f) || refused(&m, f)) {
 		/* The task's code has not run in it. */
 		f->status = ST_INFRA_ERROR;
 		f->fault = 1;

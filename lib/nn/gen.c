@@ -227,8 +227,12 @@ static void fill_parts(struct gen *g, int n)
 			.token = p->seq->token, .pages = p->seq->pages,
 			.from = p->from, .rows = p->rows, .draws = p->draws,
 			.temp = r->temp, .top_p = r->top_p, .top_k = r->top_k,
-			.min_p = r->min_p, .score = r->prompt_logprob,
-			.scored = r->nprompt, .score_top = r->prompt_top,
+			.min_p = r->min_p,
+			/* Once: what is computed again after its first token
+			 * may be read by others by then. */
+			.score = r->n ? NULL : r->prompt_logprob,
+			.scored = r->nprompt,
+			.score_top = r->n ? NULL : r->prompt_top,
 			.score_ntop = r->ntop,
 		};
 		if (!p->draws)
@@ -258,6 +262,9 @@ static int take_token(struct gen *g, struct gen_job *j,
 	struct gen_req *r = j->r;
 
 	*end = GEN_LENGTH;
+	r->weights[1] = g->stats.weights;
+	if (!r->n)
+		r->weights[0] = r->weights[1];
 	if (r->max_new == 0)
 		return 1;
 	r->id[r->n] = p->id;
@@ -265,9 +272,7 @@ static int take_token(struct gen *g, struct gen_job *j,
 	if (p->ntop)
 		memcpy(r->top + (size_t)r->n * (size_t)r->ntop, p->top,
 		       (size_t)r->ntop * sizeof *r->top);
-	r->weights[1] = g->stats.weights;
-	if (!r->n++)
-		r->weights[0] = r->weights[1];
+	r->n++;
 	g->stats.new_tokens++;
 	*end = GEN_STOP;
 	if (!r->ignore_eos && is_eos(g, p->id)) {

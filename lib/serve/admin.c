@@ -198,16 +198,24 @@ static int read_order(const struct json *root, int reload,
 static int obey(struct core *c, enum order what, const char *model,
 		struct fault *f)
 {
-	struct err e = ERR_INIT;
-	int rc = 0;
+	struct err e = ERR_INIT, first = ERR_INIT;
+	int bad = 0;
 
-	for (int i = 0; i < c->ngens && !rc; i++) {
+	/* All of them, whatever one says; but when the first has refused
+	 * weights, the others are not asked to take them. */
+	for (int i = 0; i < c->ngens && !(bad && what == RELOAD); i++) {
 		struct gen *g = c->gen[i];
+		int rc = what == RELOAD ? gen_reload(g, model, &e) :
+			 what == SLEEP ? gen_sleep(g, &e) : gen_wake(g, &e);
 
-		rc = what == RELOAD ? gen_reload(g, model, &e) :
-		     what == SLEEP ? gen_sleep(g, &e) : gen_wake(g, &e);
+		if (rc && !bad++ && i > 0)
+			err_wrap(&e, "replica %d, %s", i, what == RELOAD ?
+				 "those before it have the new weights" :
+				 "the others have obeyed");
+		if (rc && bad == 1)
+			first = e;
 	}
-	return rc ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
+	return bad ? fault_of(f, &first, what == RELOAD ? "model" : NULL) : 0;
 }
 
 int admin_order(struct core *c, const char *path, const char *body,

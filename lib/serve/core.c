@@ -213,7 +213,7 @@ void core_stats(struct core *c, struct gen_stats *s)
 		s->busy_s += one.busy_s;
 		s->running += one.running;
 		s->waiting += one.waiting;
-		s->asleep &= one.asleep;
+		s->asleep |= one.asleep;
 		s->pages += one.pages;
 		s->free_pages += one.free_pages;
 		if (one.reload_s > s->reload_s)

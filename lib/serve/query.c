@@ -181,6 +181,9 @@ static void note_end(void *ctx)
 	struct core *c = h->q->c;
 
 	pthread_mutex_lock(&c->lock);
+	/* Nothing may have been drawn: scores alone were wanted. */
+	if (h->r.weights[1].version)
+		h->weights_now = h->r.weights[1];
 	h->over = 1;
 	c->choices--;
 	c->load[h->q->home]--;

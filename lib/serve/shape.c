@@ -16,6 +16,7 @@
 #define MOST_DEEP  128
 #define MOST_DEFS  1024
 #define MOST_HOPS  16
+#define MOST_VALUES 1024		/* of an enum, those of other types too */
 
 struct maker {
 	struct shape *s;
@@ -139,12 +140,14 @@ static const struct {
 	{ "null", KIND_NULL },
 };
 
+#define NTYPES (sizeof types / sizeof *types)
+
 /* The row of a type; -1 with a fault. */
 static int find_type(struct maker *m, const struct json *type)
 {
 	const char *name = json_str(type, "");
 
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+	for (size_t i = 0; i < NTYPES; i++)
 		if (!strcmp(types[i].name, name))
 			return (int)i;
 	return refuse(m, "has an unknown type", name);
@@ -189,6 +192,11 @@ static int read_enum(struct maker *m, int node, const struct json *schema)
 		return refuse(m, "has both", "enum and const");
 	if (list && json_type(list) != JSON_ARRAY)
 		return refuse(m, "needs a list of values", "enum");
+	/* Values of other types are passed over, types may be many. */
+	if (list && json_len(list) > MOST_VALUES)
+		return refuse(m, "has too many values", "enum");
+	if (json_type(type) == JSON_ARRAY && json_len(type) > NTYPES)
+		return refuse(m, "has a type more than once", "type");
 	for (j = list ? json_first(list) : one; j;
 	     j = list ? json_next(j) : NULL) {
 		rc = is_allowed(m, type, j);

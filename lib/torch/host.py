@@ -140,7 +140,7 @@ class Parked:
     """A child that no code of others has run in: it waits for a tool that wants such a one.
     `kept` are the descriptors that go to that tool: its channel, and memory if any."""
 
-    FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes"
+    FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes", "gpu"
 
     def __init__(self, req, pidfd, registration, kept):
         self.pidfd = pidfd
