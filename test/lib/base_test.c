@@ -218,7 +218,7 @@ static void proc_reads_lines_and_fields(void **state)
 	char text[64], path[] = "/tmp/base_test.XXXXXX";
 	int fd = mkstemp(path), ppid = 0;
 	const char *p;
-	FILE *f;
+	FILE *f = NULL;
 
 	(void)state;
 	assert_true(fd >= 0 && (f = fdopen(fd, "w")));

@@ -36,10 +36,13 @@ nobody() {
 }
 
 fake_torch() { # version
-	mkdir -p "$dir/site/torch"
-	: >"$dir/site/torch/__init__.py"
-	echo "__version__ = '$1'" >"$dir/site/torch/version.py"
-	export PYTHONPATH=$dir/site CA_CACHE=$dir/cache
+	local site
+	[ -e "$dir/venv" ] || python3 -I -m venv --without-pip "$dir/venv"
+	site=$(echo "$dir"/venv/lib/python3*/site-packages)
+	mkdir -p "$site/torch"
+	: >"$site/torch/__init__.py"
+	echo "__version__ = '$1'" >"$site/torch/version.py"
+	export CA_PYTHON=$dir/venv/bin/python3 CA_CACHE=$dir/cache
 }
 
 torch_python() {
