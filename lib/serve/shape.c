@@ -16,7 +16,7 @@
 #define MOST_DEEP  128
 #define MOST_DEFS  1024
 #define MOST_HOPS  16
-#define MOST_VALUES 1024		/* of an enum, those of other types too */
+#define MOST_VALUES 1024	/* of an enum, those of other types too */
 
 struct maker {
 	struct shape *s;
