@@ -56,8 +56,7 @@ struct agent_task {
 /*
  * The rollout's id: over task, seed, number among its k, and what of the
  * options makes it another rollout: model, sampling, budgets, mode, rules,
- * kind of device, grading, the command that is the model, what the skill says
- * and holds.
+ * kind of device, grading, what the skill says and holds.
  */
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN]);

@@ -236,10 +236,10 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 		 (long long)o->max_tokens, (long long)o->out_tokens,
 		 (long long)o->gpu_calls, o->temperature, o->top_p,
 		 (long long)o->top_k, o->token_ids);
-	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s\n%s\n", o->rules,
+	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s\n", o->rules,
 		 (int)strcspn(o->device, ":"), o->device,
 		 o->grading ? o->grading : "", o->body ? o->body : "",
-		 o->model_cmd ? o->model_cmd : "", fixed ? fixed : "");
+		 fixed ? fixed : "");
 	/* Where it cannot be read, no rollout can begin. */
 	prompt_system(o, &s, NULL);
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);

@@ -104,6 +104,10 @@ kill_at() {
 	# What is asked for otherwise is another rollout.
 	calm --resume --turns 7
 	[ "$(grep -c -f <(jq .id out) first)" = 0 ]
+	cp -r skill skill2
+	echo 'Be brief.' >>skill2/SKILL.md
+	calm --resume --skill skill2
+	[ "$(grep -c -f <(jq .id out) first)" = 0 ]
 }
 
 @test "two processes on one directory do not mix" {
