@@ -44,13 +44,12 @@ static void print(void *ctx, const struct rec *r)
 {
 	size_t len;
 	const char *text = rec_text(r, field(), &len);
-	const char *name = json_str(rec_get(r, "name"), NULL);
 	struct json *p = text ? json_parse(text, len, JSON_MAX_LINE, NULL,
 					   NULL) : NULL;
 	struct str out = STR_INIT;
 
 	(void)ctx;
-	kernels_table(p, name ? name : json_str(rec_get(r, "id"), "?"),
+	kernels_table(p, rec_name(r),
 		      judging.j ? judge_copy_rate(judging.j) : 0, &out);
 	if (!out.failed)
 		fwrite(out.buf, 1, out.len, stdout);

@@ -61,11 +61,10 @@ static void print_row(const struct rec *r)
 
 static void name_short(const struct rec *r)
 {
-	const char *name = json_str(rec_get(r, "name"), NULL);
 	struct str s = STR_INIT;
 	double value;
 
-	str_add_name(&s, name ? name : json_str(rec_get(r, "id"), "?"));
+	str_add_name(&s, rec_name(r));
 	if (reward_value(r, &value))
 		warn("'%s' is worth %g, less than %g", s.buf ? s.buf : "",
 		     value, required);

@@ -273,10 +273,9 @@ static void explain(const struct rec *r, struct str *out)
 	const char *built = json_get_str(b, "status", "ok");
 	const char *st = json_get_str(v, "status", built);
 	const char *phase = json_get_str(v, "phase", "");
-	const char *name = json_str(rec_get(r, "name"), NULL);
 	const struct json *t;
 
-	str_add_name(out, name ? name : json_str(rec_get(r, "id"), "?"));
+	str_add_name(out, rec_name(r));
 	if (v || strcmp(built, "ok"))
 		str_addf(out, ": %s (%s)\n", st,
 			 status_meaning(status_parse(st)));

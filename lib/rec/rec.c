@@ -207,6 +207,13 @@ const struct json *rec_get(const struct rec *r, const char *key)
 	return json_get(r->root, key);
 }
 
+const char *rec_name(const struct rec *r)
+{
+	const char *name = json_str(rec_get(r, "name"), NULL);
+
+	return name ? name : json_str(rec_get(r, "id"), "?");
+}
+
 const char *rec_text(const struct rec *r, const char *key, size_t *len)
 {
 	const struct rec_set *s = find_set(r, key, strlen(key));

@@ -50,6 +50,9 @@ int rec_tree(struct rec *r, struct err *e);
 int rec_set(struct rec *r, const char *key, const char *json, size_t len);
 int rec_drop(struct rec *r, const char *key);
 const struct json *rec_get(const struct rec *r, const char *key);
+
+/* What people know it by: its name, else its id, else "?". */
+const char *rec_name(const struct rec *r);
 /* The text of a member as it will be written (set or original); NULL if
  * absent.  Not NUL-terminated; *len its length. */
 const char *rec_text(const struct rec *r, const char *key, size_t *len);

@@ -20,13 +20,10 @@ void reward_table_head(struct str *out)
 /* Its name, made fit to print and cut to the column. */
 static void put_name(const struct rec *r, char out[25])
 {
-	const char *name = json_str(rec_get(r, "name"), NULL);
 	struct str s = STR_INIT;
 	size_t n;
 
-	if (!name)
-		name = json_str(rec_get(r, "id"), "?");
-	str_add_name(&s, name);
+	str_add_name(&s, rec_name(r));
 	n = s.len < 24 ? s.len : 24;
 	while (n && n < s.len && ((unsigned char)s.buf[n] & 0xc0) == 0x80)
 		n--;
