@@ -36,6 +36,7 @@ struct agent_opts {
 	const char *rules;	/* that candidates are judged by */
 	const char *grading;	/* of our own judges, in words */
 	const char *skill;	/* directory */
+	const char *skill_id;	/* what it says and holds */
 	const char *fixed;	/* what of it work directories hold */
 	const char *cwd;	/* of the caller; for model_cmd */
 	const char *dir;	/* of all rollouts, absolute */

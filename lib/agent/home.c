@@ -121,6 +121,20 @@ static int put_fixed(const struct home *h, const char *skill,
 	return rc;
 }
 
+/* Over what work directories hold, whose name ends with its digest, and what
+ * is said first.  Where that cannot be read, no rollout can begin. */
+static void set_skill_id(struct agent_opts *a)
+{
+	static char sum[HASH_HEX];
+	struct str s = STR_INIT;
+
+	str_adds(&s, strrchr(a->fixed, '-'));
+	prompt_system(a, &s, NULL);
+	sha256_hex(s.buf ? s.buf : "", s.len, sum);
+	a->skill_id = sum;
+	str_release(&s);
+}
+
 int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	      struct err *e)
 {
@@ -144,6 +158,7 @@ int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	    put_fixed(h, a->skill, fixed, e))
 		return -1;
 	a->fixed = fixed;
+	set_skill_id(a);
 	set_python(a);
 	if (!getcwd(h->cwd, sizeof(h->cwd)))
 		strcpy(h->cwd, "/");
@@ -224,7 +239,6 @@ void home_failure(const struct job *j, const char *reason, const char *why,
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN])
 {
-	const char *fixed = o->fixed ? strrchr(o->fixed, '-') : NULL;
 	struct str s = STR_INIT;
 	char sum[HASH_HEX];
 
@@ -236,12 +250,10 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 		 (long long)o->max_tokens, (long long)o->out_tokens,
 		 (long long)o->gpu_calls, o->temperature, o->top_p,
 		 (long long)o->top_k, o->token_ids);
-	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s\n", o->rules,
+	str_addf(&s, "\n%s\n%.*s\n%s\n%s\n%s", o->rules,
 		 (int)strcspn(o->device, ":"), o->device,
 		 o->grading ? o->grading : "", o->body ? o->body : "",
-		 fixed ? fixed : "");
-	/* Where it cannot be read, no rollout can begin. */
-	prompt_system(o, &s, NULL);
+		 o->skill_id ? o->skill_id : "");
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);
 	snprintf(out, REC_ID_LEN, "%.32s", sum);
 	str_release(&s);
