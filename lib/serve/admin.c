@@ -198,24 +198,23 @@ static int read_order(const struct json *root, int reload,
 static int obey(struct core *c, enum order what, const char *model,
 		struct fault *f)
 {
-	struct err e = ERR_INIT, first = ERR_INIT;
+	struct err e = ERR_INIT;
 	int bad = 0;
 
 	/* All of them, whatever one says; but when the first has refused
 	 * weights, the others are not asked to take them. */
 	for (int i = 0; i < c->ngens && !(bad && what == RELOAD); i++) {
+		struct err *to = bad ? NULL : &e;	/* the first tells */
 		struct gen *g = c->gen[i];
-		int rc = what == RELOAD ? gen_reload(g, model, &e) :
-			 what == SLEEP ? gen_sleep(g, &e) : gen_wake(g, &e);
+		int rc = what == RELOAD ? gen_reload(g, model, to) :
+			 what == SLEEP ? gen_sleep(g, to) : gen_wake(g, to);
 
 		if (rc && !bad++ && i > 0)
 			err_wrap(&e, "replica %d, %s", i, what == RELOAD ?
 				 "those before it have the new weights" :
-				 "the others have obeyed");
-		if (rc && bad == 1)
-			first = e;
+				 "those before it have obeyed");
 	}
-	return bad ? fault_of(f, &first, what == RELOAD ? "model" : NULL) : 0;
+	return bad ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
 }
 
 int admin_order(struct core *c, const char *path, const char *body,
