@@ -16,8 +16,8 @@ device=${1:-cpu}
 bin=${CA_BIN:-bin}
 nn=${B:-build}/test/nn
 case $device in
-cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=100 dtype=fp32 ;;
-*) shape=${2:-135m} streams=256 length=512 prefix=20000 new=500 dtype=bf16 ;;
+cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=(20 100) dtype=fp32 ;;
+*) shape=${2:-135m} streams=256 length=512 prefix=20000 new=(100 500) dtype=bf16 ;;
 esac
 py=$(torch_python) || {
 	say 'no torch: make deps'
@@ -36,7 +36,7 @@ cp "$work/sense/tokenizer.json" "$work/model"
 own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
 	sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p')
 "$bin/ca-serve" -m "$work/model" --device "$device" --dtype "$dtype" --port 0 -q \
-	-j "$streams" --ctx $((prefix + 2 * new + 64)) \
+	-j "$streams" --ctx $((prefix + 2 * new[-1] + 64)) \
 	--cache $((streams * (length + 32) + 4 * prefix)) >"$work/url" &
 pid=$!
 for ((i = 0; i < 600; i++)); do
@@ -51,20 +51,22 @@ served=$(ask streams "$streams" "$length")
 awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
 	printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n",
 		n, served, own, 100 * served / own }'
-mapfile -t turn < <(ask turn "$prefix" "$new")
 # Multiplications of a token: of the layers' matrices, and with each token that
 # it attends to.
 ops=$(jq -r '.num_hidden_layers * (.hidden_size * (2 * .hidden_size +
 	2 * .hidden_size * .num_key_value_heads / .num_attention_heads +
 	3 * .intermediate_size)), .num_hidden_layers * 2 * .hidden_size' "$work/model/config.json")
-awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$prefix" \
-	-v n="$new" -v ops="$ops" 'BEGIN {
-	split(ops, o, "\n")
-	printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times",
-		n, alone, behind, p, behind / alone
-	printf " (%.2f times the operations);\n",
-		(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
-	printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
-		same, behind / same }'
+for n in "${new[@]}"; do
+	mapfile -t turn < <(ask turn "$prefix" "$n")
+	awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$prefix" \
+		-v n="$n" -v ops="$ops" 'BEGIN {
+		split(ops, o, "\n")
+		printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times",
+			n, alone, behind, p, behind / alone
+		printf " (%.2f times the operations);\n",
+			(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
+		printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
+			same, behind / same }'
+done
 mapfile -t pause < <(ask reload 64 "$length")
 echo "pauses of three reloads: ${pause[*]} ms"
