@@ -19,10 +19,13 @@
 static const char *const wheels[] = {
 	"lib/python3*/site-packages/nvidia/cu1[0-9]",
 	"lib/python3*/site-packages/nvidia/cuda_*",
+	"lib/python3*/site-packages/nvidia/nccl",
 	"lib/python3*/dist-packages/nvidia/cu1[0-9]",
 	"lib/python3*/dist-packages/nvidia/cuda_*",
+	"lib/python3*/dist-packages/nvidia/nccl",
 	"local/lib/python3*/dist-packages/nvidia/cu1[0-9]",
 	"local/lib/python3*/dist-packages/nvidia/cuda_*",
+	"local/lib/python3*/dist-packages/nvidia/nccl",
 };
 
 static void *open_path(const char *path, char *where)
@@ -36,7 +39,8 @@ static void *open_path(const char *path, char *where)
 
 static void *open_soname(const char *stem, char *where)
 {
-	static const char *const tail[] = { ".13", ".12", ".1", "" };
+	/* NCCL counts by itself. */
+	static const char *const tail[] = { ".13", ".12", ".2", ".1", "" };
 	char name[64];
 	void *lib = NULL;
 
@@ -81,7 +85,7 @@ static void *open_wheel(const char *stem, char *where)
 		*slash = '\0';
 	}
 	for (size_t i = 0; !lib && i < COUNT(wheels); i++) {
-		snprintf(pattern, sizeof(pattern), "%s/%s/lib/%s.1[0-9]",
+		snprintf(pattern, sizeof(pattern), "%s/%s/lib/%s.*[0-9]",
 			 python, wheels[i], stem);
 		if (glob(pattern, 0, NULL, &g))
 			continue;

@@ -24,6 +24,7 @@
 #define PATIENCE  20
 #define WAIT_S	  600			/* for one that reads or saves */
 #define LOOK_S	  2			/* without a sign, then time counts */
+#define SEEK_S	  5			/* for the end of a GPU's process */
 #define SECOND	  1000000000LL
 
 struct slot {				/* of one rank */
@@ -265,6 +266,20 @@ int comm_check(struct comm *c, enum comm_look how, struct err *e)
 		look_for_hung(c, how);
 	b = blamed(c);
 	return b ? err_set(e, b->code, "rank %d: %s", b->rank, b->why) : 0;
+}
+
+int comm_seek(struct comm *c, struct err *e)
+{
+	const struct timespec pause = { 0, 10000000 };
+	int64_t end = deadline_in(SEEK_S);
+
+	do {
+		if (comm_check(c, COMM_GLANCE, e))
+			return -1;
+		comm_beat(c);
+		nanosleep(&pause, NULL);
+	} while (now_ns() < end);
+	return 0;
 }
 
 static void futex(_Atomic unsigned *word, int what, unsigned value,

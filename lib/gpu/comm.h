@@ -56,6 +56,9 @@ int comm_failed(const struct comm *c);
  */
 enum comm_look { COMM_GLANCE, COMM_WAITING, COMM_FED };
 int comm_check(struct comm *c, enum comm_look how, struct err *e);
+/* What led to another rank has broken: -1 when one turns out to have failed or
+ * ended, within some seconds; 0: none has. */
+int comm_seek(struct comm *c, struct err *e);
 
 /* Replaces x by its sum over the ranks. */
 int comm_sum(struct comm *c, float *x, size_t n, struct err *e);

@@ -78,10 +78,18 @@ static int load(struct nccl *n, struct err *e)
 	return 0;
 }
 
+/* A rank that goes breaks its connections before its end is seen: it is to be
+ * named, not what NCCL makes of it. */
+static int broken(struct nccl *n, const char *what, int rc, struct err *e)
+{
+	return comm_seek(n->c, e) ? -1 :
+	       err_set(e, CA_UNAVAILABLE, "%s failed (%d)", what, rc);
+}
+
 /* Until what was begun on the host's side is done, or a rank is gone. */
 static int settle(struct nccl *n, int rc, const char *what, struct err *e)
 {
-	const struct timespec nap = { 0, 200000 };
+	const struct timespec nap = { 0, 10000 };
 	int64_t end = deadline_in(START_S);
 
 	while (rc == IN_PROGRESS) {
@@ -97,8 +105,7 @@ static int settle(struct nccl *n, int rc, const char *what, struct err *e)
 		comm_beat(n->c);
 		nanosleep(&nap, NULL);
 	}
-	return rc ? err_set(e, CA_UNAVAILABLE, "%s failed (%d)", what, rc) :
-		    0;
+	return rc ? broken(n, what, rc, e) : 0;
 }
 
 static int start(struct nccl *n, struct err *e)
@@ -163,6 +170,6 @@ int nccl_check(struct nccl *n, struct err *e)
 	int rc = 0;
 
 	if (n->api.Async(n->comm, &rc) || (rc && rc != IN_PROGRESS))
-		return err_set(e, CA_UNAVAILABLE, "NCCL failed (%d)", rc);
+		return broken(n, "NCCL", rc, e);
 	return 0;
 }

@@ -100,19 +100,6 @@ struct comm *ranks_comm(const struct ranks *r)
 	return r ? r->comm : NULL;
 }
 
-/* Its pipe is closed a moment before its end is seen. */
-static int gone(struct ranks *r, int rank, struct err *e)
-{
-	const struct timespec pause = { 0, 10000000 };
-
-	for (int i = 0; i < 100; i++) {
-		if (comm_check(r->comm, COMM_GLANCE, e))
-			return -1;
-		nanosleep(&pause, NULL);
-	}
-	return err_set(e, CA_UNAVAILABLE, "rank %d does not read", rank);
-}
-
 /* To a rank that reads when it gets round to it. */
 static int feed(struct ranks *r, int rank, const char *p, size_t n,
 		struct err *e)
@@ -130,7 +117,9 @@ static int feed(struct ranks *r, int rank, const char *p, size_t n,
 			if (comm_check(r->comm, COMM_FED, e))
 				return -1;
 		} else if (k < 0 && errno != EINTR) {
-			return gone(r, rank, e);
+			return comm_seek(r->comm, e) ? -1 :
+			       err_set(e, CA_UNAVAILABLE, "rank %d does not "
+				       "read", rank);
 		}
 	}
 	return 0;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,43 @@ static void no_driver_is_an_error(void **state)
 	assert_int_equal(e.code, CA_UNAVAILABLE);
 	assert_int_equal(cu_count(NULL), -1);
 	assert_null(cu_dev_open(0, NULL));
+}
+
+/* A library as a wheel brings it, found by the Python whose it is. */
+static void wheels_are_looked_through(void **state)
+{
+	static const char *const place[] = {
+		"site-packages/nvidia/nccl/lib/libca-one.so.2",
+		"dist-packages/nvidia/cu13/lib/libca-two.so.13",
+		"site-packages/nvidia/cuda_any/lib/libca-three.so.12",
+	};
+	static const char *const stem[] = { "libca-one.so", "libca-two.so",
+					    "libca-three.so" };
+	char path[4400], dir[4400], where[CA_PATH_MAX];
+	void *some = dlopen("libm.so.6", RTLD_NOW);
+	struct err e = ERR_INIT;
+	Dl_info info;
+
+	(void)state;
+	assert_non_null(some);
+	assert_int_not_equal(dladdr(dlsym(some, "cos"), &info), 0);
+	snprintf(path, sizeof(path), "%s/bin", cache);
+	assert_int_equal(mkdir_p(path, 0755, &e), 0);
+	snprintf(path, sizeof(path), "%s/bin/python3", cache);
+	assert_int_equal(symlink("/bin/true", path), 0);
+	setenv("CA_PYTHON", path, 1);
+	for (size_t i = 0; i < 3; i++) {
+		assert_null(cu_open_lib(stem[i], where, NULL));
+		snprintf(path, sizeof(path), "%s/lib/python3.99/%s", cache,
+			 place[i]);
+		strcpy(dir, path);
+		*strrchr(dir, '/') = '\0';
+		assert_int_equal(mkdir_p(dir, 0755, &e), 0);
+		assert_int_equal(symlink(info.dli_fname, path), 0);
+		assert_non_null(cu_open_lib(stem[i], where, &e));
+		assert_string_equal(where, path);
+	}
+	unsetenv("CA_PYTHON");
 }
 
 static int entries(void)
@@ -255,6 +293,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(device_names),
 		cmocka_unit_test(no_driver_is_an_error),
+		cmocka_unit_test(wheels_are_looked_through),
 		cmocka_unit_test(nvrtc_and_its_cache),
 		cmocka_unit_test(judge_kernels_compile),
 		cmocka_unit_test(lease_excludes),
