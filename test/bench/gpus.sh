@@ -35,7 +35,7 @@ judges() {
 	for w in fixtures/workdirs/"$device"/*/; do
 		[ "$(jq -r '.verify // empty' "$w/expect.json")" != ok ] || some+=("$w")
 	done
-	"$bin/ca-compile" --device "$device" "${some[@]:0:12}" >"$work/some"
+	"$bin/ca-compile" -j 8 --device "$device" "${some[@]:0:12}" >"$work/some"
 	"$bin/ca-verify" --device "$one" "$work/some" >"$work/warm"
 	: >"$work/in"
 	while [ "$(wc -l <"$work/in")" -lt "$n" ]; do

@@ -26,12 +26,22 @@ python=${CA_PYTHON:-$(bin/ca-torch --no-prov | jq -r .python)}
 dtype=bf16
 [ "$device" = cuda ] || dtype=fp32
 
-# Tokens a second of a rank count, the first two steps left out.
+# Tokens a second of a rank count, the first two steps left out.  It is killed when it has said
+# enough: a checkpoint of a large model takes longer than all the steps.
 speed() { # ranks, shape, seqs, len
+	local pid
 	rm -rf "$work/out"
 	bin/ca-rft --actor "$work/$2" --out "$work/out" --device "$device" --dtype $dtype \
 		--ranks "$1" --ctx "$4" --tokens $(($3 * $4)) --batch $(($1 * $3)) \
-		--steps "$steps" --save-every 1000000 -q "$work/in" |
+		--steps 1000000 --save-every 1000000 -q "$work/in" >"$work/metrics" &
+	pid=$!
+	until [ "$(grep -c perf/tokens_per_s "$work/metrics")" -ge "$steps" ]; do
+		kill -0 $pid
+		sleep .1
+	done
+	kill -KILL $pid
+	wait $pid 2>/dev/null || true
+	head -n "$((steps + 1))" "$work/metrics" |
 		jq -s 'map(."perf/tokens_per_s" // empty) | .[2:] | sort | .[length / 2 | floor]'
 }
 

@@ -61,8 +61,8 @@ for n in "${new[@]}"; do
 	awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$prefix" \
 		-v n="$n" -v ops="$ops" 'BEGIN {
 		split(ops, o, "\n")
-		printf "first token of %d new ones: %.1f ms alone, %.1f ms behind %d shared: %.2f times",
-			n, alone, behind, p, behind / alone
+		printf "first token of %d new ones: %.1f ms alone, ", n, alone
+		printf "%.1f ms behind %d shared: %.2f times", behind, p, behind / alone
 		printf " (%.2f times the operations);\n",
 			(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
 		printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
