@@ -92,6 +92,17 @@ static const char *cut_short(const struct chat_answer *a)
 	return NULL;
 }
 
+static int log_stop(struct rollout *r, enum stop s, const char *why,
+		    struct err *e)
+{
+	struct jw *w = event_begin(r, "end");
+
+	jw_kstr(w, "reason", stop_name(s));
+	if (why && *why)
+		jw_kstr(w, "why", why);
+	return event_end(r, e);
+}
+
 static int log_answer(struct rollout *r, const struct chat_answer *a,
 		      struct err *e)
 {
@@ -104,6 +115,10 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 	jw_kint(w, "n", r->s.turn + 1);
 	jw_key(w, "got");
 	jw_node(w, a->message);
+	/* No record could hold what comes of it. */
+	if (r->log.line.len > HISTORY_MAX)
+		return log_stop(r, STOP_CONTEXT, "one answer was longer than "
+				"a conversation may be", e);
 	jw_kstr(w, "finish", a->finish);
 	if (cut)
 		jw_kstr(w, "cut", cut);
@@ -124,17 +139,6 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 	jw_knum(w, "model_s", (double)a->wall_ns / 1e9);
 	jw_kint(w, "attempts", a->attempts);
 	jw_end_obj(w);
-	return event_end(r, e);
-}
-
-static int log_stop(struct rollout *r, enum stop s, const char *why,
-		    struct err *e)
-{
-	struct jw *w = event_begin(r, "end");
-
-	jw_kstr(w, "reason", stop_name(s));
-	if (why && *why)
-		jw_kstr(w, "why", why);
 	return event_end(r, e);
 }
 

@@ -20,6 +20,9 @@
 #define LEAVE_S 10
 #define OWN_ARGS 24
 #define TRIES 2			/* a request that ends two judges is refused */
+/* One that cannot be started is tried again so many times, so far apart. */
+#define MISSES 20
+#define MISS_NS 500000000
 
 struct request {
 	int who;		/* -1: nobody waits any more */
@@ -37,6 +40,8 @@ struct judge_proc {
 	pid_t pid;		/* 0: not running */
 	int to, from;
 	int compiles;		/* does builds only; others do the rest */
+	int misses;		/* times in a row that it could not start */
+	int64_t again;		/* then it is tried */
 	struct request *now;
 	size_t sent;
 	int64_t began;
@@ -230,6 +235,14 @@ static void refuse(struct judges *s, struct request *q, const char *why)
 	free_request(q);
 }
 
+static void put_back(struct judges *s, struct request *q)
+{
+	q->next = s->head;
+	s->head = q;
+	if (!q->next)
+		s->tail = &q->next;
+}
+
 /* It died, or hangs: its request goes to the front again, once. */
 static void lose(struct judges *s, struct judge_proc *p, const char *why)
 {
@@ -239,14 +252,10 @@ static void lose(struct judges *s, struct judge_proc *p, const char *why)
 	stop(p, 0);
 	if (!q)
 		return;
-	if (++q->tries >= TRIES || q->who < 0) {
+	if (++q->tries >= TRIES || q->who < 0)
 		refuse(s, q, why);
-		return;
-	}
-	q->next = s->head;
-	s->head = q;
-	if (!q->next)
-		s->tail = &q->next;
+	else
+		put_back(s, q);
 }
 
 /* The first request that this judge does. */
@@ -274,15 +283,22 @@ static void give(struct judges *s, struct judge_proc *p)
 	struct err e = ERR_INIT;
 	struct request *q;
 
-	while (!p->now && (q = take(s, p))) {
+	while (!p->now && (!p->misses || now_ns() >= p->again) &&
+	       (q = take(s, p))) {
 		if (q->who < 0) {
 			free_request(q);
-		} else if (start(s, p, &e)) {
-			refuse(s, q, e.msg);
-		} else {
+		} else if (!start(s, p, &e)) {
 			p->now = q;
 			p->sent = 0;
 			p->began = now_ns();
+			p->misses = 0;
+		} else {
+			p->again = now_ns() + MISS_NS;
+			if (p->misses == MISSES)
+				refuse(s, q, e.msg);
+			else
+				put_back(s, q);
+			p->misses += p->misses < MISSES;
 		}
 	}
 }

@@ -32,8 +32,11 @@
 #define LEAVE_S 20		/* for children to end after a signal */
 #define CORES_BUILD 4		/* for one that builds */
 #define STARTS 2		/* of one rollout that crashes */
-#define MISSES 20		/* of one that cannot be started, */
-#define MISS_NS 500000000	/* so far apart */
+/* One that cannot be started is tried again so long after; and while nothing
+ * runs that could make room, so many times. */
+#define MISS_NS 500000000
+#define MISSES 20
+#define AT_ONCE 2		/* that begin, for each core */
 /* An endpoint that ended several rollouts in a row gets none for so long, for
  * each of them. */
 #define DOWN_S 30
@@ -42,6 +45,7 @@
 struct child {
 	pid_t pid;		/* 0: a free slot */
 	int pidfd, sock;
+	int began;		/* it has begun to work */
 	int starts, misses;	/* times it was started, and could not be */
 	int64_t again;		/* then it is tried, where it could not */
 	size_t endpoint;	/* which of them it asks */
@@ -60,6 +64,7 @@ struct pool {
 	struct agent_opts *a;
 	struct child *child;
 	size_t n, running, given;
+	size_t beginning, at_once;	/* that have not begun; at most */
 	size_t held;		/* that could not be started yet */
 	struct end *end;	/* of each endpoint, or of the command */
 	struct judges *judges;
@@ -218,8 +223,20 @@ static int start_child(struct pool *p, struct child *c, struct err *e)
 	c->sock = pair[0];
 	fcntl(c->sock, F_SETFL, O_NONBLOCK);
 	c->starts++;
+	c->misses = 0;
+	c->began = 0;
 	p->running++;
+	p->beginning++;
 	return 0;
+}
+
+/* Makes room for the next to begin. */
+static void note_begun(struct pool *p, struct child *c)
+{
+	if (c->began)
+		return;
+	c->began = 1;
+	p->beginning--;
 }
 
 static void write_line(struct pool *p, const char *line, size_t len)
@@ -297,6 +314,23 @@ static void free_child(struct child *c)
 	memset(c, 0, sizeof(*c));
 }
 
+/* What could not be started, as there were no processes or descriptors, is
+ * tried again: those that run give some back when they end. */
+static void hold(struct pool *p, struct child *c, const struct err *e)
+{
+	str_release(&c->in);
+	str_release(&c->out);
+	if (!p->running || !c->misses)
+		c->misses++;
+	if (c->misses < MISSES) {
+		c->again = now_ns() + MISS_NS;
+		p->held++;
+		return;
+	}
+	emit_failure(p, c, STOP_INFRA_ERROR, e->msg);
+	free_child(c);
+}
+
 static void reap_child(struct pool *p, struct child *c)
 {
 	struct str line = { .cap = JSON_MAX_LINE + 1 };
@@ -311,6 +345,7 @@ static void reap_child(struct pool *p, struct child *c)
 	close(c->pidfd);
 	c->pid = 0;
 	p->running--;
+	note_begun(p, c);
 	str_release(&c->in);
 	str_release(&c->out);
 	interrupted = sig_caught() || p->gone;
@@ -323,11 +358,10 @@ static void reap_child(struct pool *p, struct child *c)
 	} else if (!interrupted && c->starts < STARTS &&
 		   WIFSIGNALED(status)) {
 		c->job.resume = 1;
-		if (!start_child(p, c, &e)) {
-			str_release(&line);
-			return;
-		}
-		emit_failure(p, c, STOP_INFRA_ERROR, e.msg);
+		if (start_child(p, c, &e))
+			hold(p, c, &e);
+		str_release(&line);
+		return;
 	} else if (!interrupted) {
 		emit_ended(p, c, status);
 	}
@@ -354,7 +388,10 @@ static void talk(struct pool *p, struct child *c)
 	}
 	rc = wire_read(c->sock, &c->in, &m);
 	while (rc > 0) {
-		judges_ask(p->judges, (int)(c - p->child), &m);
+		if (m.n == WIRE_BEGUN)
+			note_begun(p, c);
+		else
+			judges_ask(p->judges, (int)(c - p->child), &m);
 		wire_drop(&c->in);
 		rc = wire_next(&c->in, &m);
 	}
@@ -375,21 +412,6 @@ static int is_finished(struct pool *p, const struct job *job,
 	return !fault;
 }
 
-/* What could not be started, as there were no processes or descriptors, is
- * tried again for a while: others may give some back. */
-static void hold(struct pool *p, struct child *c, const struct err *e)
-{
-	str_release(&c->in);
-	str_release(&c->out);
-	if (++c->misses < MISSES) {
-		c->again = now_ns() + MISS_NS;
-		p->held++;
-		return;
-	}
-	emit_failure(p, c, STOP_INFRA_ERROR, e->msg);
-	free_child(c);
-}
-
 /* Starts what fits; what is finished already is put out at once. */
 static void start_more(struct pool *p)
 {
@@ -398,7 +420,8 @@ static void start_more(struct pool *p)
 	size_t i;
 
 	p->held = 0;
-	for (i = 0; i < p->n && !sig_caught() && !p->gone; i++) {
+	for (i = 0; i < p->n && p->beginning < p->at_once && !sig_caught() &&
+	     !p->gone; i++) {
 		struct child *c = &p->child[i];
 
 		if (c->pid)
@@ -436,6 +459,12 @@ static void show_progress(struct pool *p)
 	progress_draw(&p->progress);
 }
 
+/* Whether one that is read now can begin. */
+static int has_room(const struct pool *p)
+{
+	return p->running + p->held < p->n && p->beginning < p->at_once;
+}
+
 static void loop(struct pool *p)
 {
 	size_t n, i, base;
@@ -448,8 +477,8 @@ static void loop(struct pool *p)
 		if (!p->running && !p->held && feed_ended(p->feed))
 			return;
 		p->fds[0] = (struct pollfd){ sig_fd(), POLLIN, 0 };
-		p->fds[1] = (struct pollfd){ p->running < p->n ?
-			feed_fd(p->feed) : -1, POLLIN, 0 };
+		p->fds[1] = (struct pollfd){ has_room(p) ? feed_fd(p->feed) :
+			-1, POLLIN, 0 };
 		base = n = 2 + judges_fds(p->judges, p->fds + 2, 256);
 		for (i = 0; i < p->n; i++) {
 			struct child *c = &p->child[i];
@@ -496,14 +525,19 @@ static void end_children(struct pool *p)
 	}
 }
 
-/* A build keeps several cores busy, where it has several files. */
-static size_t builders(void)
+static size_t cores(void)
 {
 	struct limits l;
 
 	limits_read(&l);
-	return l.cores < 2 * CORES_BUILD ? 1 : l.cores < 8 * CORES_BUILD ?
-	       (size_t)l.cores / CORES_BUILD : 8;
+	return (size_t)l.cores;
+}
+
+/* A build keeps several cores busy, where it has several files. */
+static size_t builders(size_t n)
+{
+	return n < 2 * CORES_BUILD ? 1 : n < 8 * CORES_BUILD ?
+	       n / CORES_BUILD : 8;
 }
 
 static int open_all(struct pool *p, int argc, char **argv, int first,
@@ -512,7 +546,8 @@ static int open_all(struct pool *p, int argc, char **argv, int first,
 	const struct judges_opts j = {
 		.commands = p->o->judges, .own = p->o->own_judge,
 		.devices = p->o->devices,
-		.judges = (size_t)p->o->own_judges, .builders = builders(),
+		.judges = (size_t)p->o->own_judges,
+		.builders = builders(cores()),
 		.seconds = p->a->judge_s, .answer = give_answer, .ctx = p
 	};
 	const struct feed_opts f = {
@@ -522,6 +557,7 @@ static int open_all(struct pool *p, int argc, char **argv, int first,
 		.ctx = p
 	};
 
+	p->at_once = AT_ONCE * cores();
 	if (home_open(&p->home, p->o->dir, p->a, e) ||
 	    output_open(&p->out, p->c->out, e))
 		return -1;

@@ -178,7 +178,8 @@ static int drop_rights(const struct rollout *r, struct err *e)
 	if (chown(r->dir, uid, uid))
 		return err_sys(e, CA_CANTCREAT, "cannot hand '%s' over",
 			       r->dir);
-	if (place_give(r->dir, uid, e))
+	/* What an earlier process left; it had another uid. */
+	if (r->t->resume && place_give(r->dir, uid, e))
 		return -1;
 	if (syscall(SYS_setgroups, 0, NULL) ||
 	    syscall(SYS_setresgid, uid, uid, uid) ||
@@ -384,7 +385,8 @@ int rollout_run(const struct agent_opts *o, const struct agent_task *t,
 	rc = prepare(r, e);
 	if (!rc && !r->s.finished) {
 		show(r, at, names);
-		rc = open_parts(r, at, e);
+		rc = open_parts(r, at, e) ||
+		     wire_send(t->judge, WIRE_BEGUN, "", 0, e) ? -1 : 0;
 	}
 	while (!rc && !r->s.finished)
 		rc = step(r, e);

@@ -22,6 +22,7 @@
 #include "agent/files.h"
 #include "agent/search.h"
 #include "agent/shell_tree.h"
+#include "base/child.h"
 #include "base/io.h"
 #include "base/sig.h"
 #include "cu/lease.h"
@@ -199,7 +200,7 @@ static struct command *start(struct shells *s, const char *text,
 		goto out;
 	}
 	c->start = now_ns();
-	c->helper = fork();
+	c->helper = child_fork();
 	if (!c->helper)
 		helper(s, c, text, fd[1]);
 	close(fd[1]);

@@ -19,8 +19,11 @@ enum ask { ASK_COMPILE, ASK_VERIFY, ASK_PROFILE, ASK_REFERENCE,
 const char *ask_name(enum ask s);
 enum ask ask_parse(const char *name);	/* NULL: ASK_NONE */
 
+/* Instead of a question: the rollout has begun to work. */
+#define WIRE_BEGUN 0
+
 struct wire_msg {
-	uint32_t n;		/* of the question */
+	uint32_t n;		/* of the question, from 1 */
 	char *p;
 	size_t len;
 };

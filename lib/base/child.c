@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sys/mman.h>
@@ -25,6 +26,7 @@
 #include "base/sig.h"
 
 #define KEEP_MAX 64
+#define FORK_SECONDS 3
 
 /* What the child side needs, made ready before the fork. */
 struct plan {
@@ -121,6 +123,19 @@ static void child_side(const struct plan *p)
 	_exit(127);
 }
 
+pid_t child_fork(void)
+{
+	const struct timespec nap = { 0, 100000000 };
+	int64_t end = deadline_in(FORK_SECONDS);
+	pid_t pid = fork();
+
+	while (pid < 0 && errno == EAGAIN && now_ns() < end && !sig_caught()) {
+		nanosleep(&nap, NULL);
+		pid = fork();
+	}
+	return pid;
+}
+
 /* Forks and waits until exec happened or failed. */
 static pid_t launch(struct plan *p, struct err *e)
 {
@@ -134,7 +149,7 @@ static pid_t launch(struct plan *p, struct err *e)
 		return err_sys(e, CA_SOFTWARE, "cannot make a pipe");
 	p->report = fd[1];
 	p->parent = getpid();
-	pid = fork();
+	pid = child_fork();
 	if (pid == 0)
 		child_side(p);
 	close(fd[1]);

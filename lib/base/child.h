@@ -72,6 +72,10 @@ pid_t child_start(const struct child_opts *o, struct err *e);
 pid_t child_coprocess(const struct child_opts *o, int *to, int *from,
 		      struct err *e);
 
+/* fork(2); while there are too many processes it tries again for a few
+ * seconds, or until a signal that sig_catch handles comes. */
+pid_t child_fork(void);
+
 /* Waits for pid until the deadline, then kills its group; reaps it.
  * *status as waitpid.  0, or 1 when it had to be killed. */
 int child_finish(pid_t pid, int64_t deadline, int *status);

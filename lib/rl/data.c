@@ -57,7 +57,8 @@ static int examine(struct data *d, const struct rec *r, struct traj *t,
 	int drop = traj_read(t, r->root, d->logprobs, e);
 	size_t n;
 
-	if (d->kept && drop != TRAJ_NO_REWARD && traj_kept(t)) {
+	if (d->kept && drop != TRAJ_NO_REWARD && drop != TRAJ_OMITTED &&
+	    traj_kept(t)) {
 		err_set(e, CA_DATAERR, "reward %g, %lld calls against their "
 			"schemas%s", t->reward, (long long)t->violations,
 			t->redundant ? ", a redundant loop" : "");

@@ -17,8 +17,8 @@ static enum traj_drop worth(const struct rec *rec)
 
 	traj_release(&t);
 	/* Whoever trains elsewhere may have no use for ids. */
-	if (drop == TRAJ_NO_REWARD)
-		return TRAJ_NO_REWARD;
+	if (drop == TRAJ_NO_REWARD || drop == TRAJ_OMITTED)
+		return (enum traj_drop)drop;
 	return traj_kept(&t);
 }
 

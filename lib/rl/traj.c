@@ -14,7 +14,8 @@ static const char *const drops[] = {
 	[TRAJ_OK] = "ok", [TRAJ_NO_IDS] = "no_ids",
 	[TRAJ_NO_REWARD] = "no_reward", [TRAJ_NO_TOKENS] = "no_agent_tokens",
 	[TRAJ_TOO_LONG] = "too_long", [TRAJ_BAD_IDS] = "bad_ids",
-	[TRAJ_FOREIGN] = "other_tokenizer", [TRAJ_LOW_REWARD] = "low_reward",
+	[TRAJ_FOREIGN] = "other_tokenizer", [TRAJ_OMITTED] = "omitted",
+	[TRAJ_LOW_REWARD] = "low_reward",
 	[TRAJ_LOOP] = "redundant_loop", [TRAJ_SCHEMA] = "schema_violation",
 };
 
@@ -185,7 +186,7 @@ static int add_turn(struct traj *t, const struct json *turn, int logprobs,
 }
 
 static int add_turns(struct traj *t, const struct json *turns, int logprobs,
-		     struct err *e)
+		     const char *none, struct err *e)
 {
 	const struct json *m;
 	const char *why = NULL;
@@ -201,7 +202,7 @@ static int add_turns(struct traj *t, const struct json *turns, int logprobs,
 			continue;
 		}
 		t->missing++;
-		why = json_get_str(k, "missing", "none written");
+		why = json_get_str(k, "missing", none);
 	}
 	if (!rc && !t->nseg && t->missing) {
 		err_set(e, CA_DATAERR, "it has no token ids: %s", why);
@@ -251,6 +252,7 @@ static void read_facts(struct traj *t, const struct json *root)
 int traj_read(struct traj *t, const struct json *root, int logprobs,
 	      struct err *e)
 {
+	const char *less = json_get_str(root, "omitted", "");
 	int rc;
 
 	memset(t, 0, sizeof *t);
@@ -261,7 +263,14 @@ int traj_read(struct traj *t, const struct json *root, int logprobs,
 				 "?"));
 		return TRAJ_NO_REWARD;
 	}
-	rc = add_turns(t, json_get(root, "turns"), logprobs, e);
+	if (!strcmp(less, "messages")) {
+		err_set(e, CA_DATAERR, "its messages were left out, since it "
+			"is too long for a record");
+		return TRAJ_OMITTED;
+	}
+	rc = add_turns(t, json_get(root, "turns"), logprobs,
+		       strcmp(less, "tokens") ? "none written" :
+		       "left out, since it is too long for a record", e);
 	if (!rc && !t->agent) {
 		err_set(e, CA_DATAERR, "it has no tokens of the agent");
 		rc = TRAJ_NO_TOKENS;

@@ -30,6 +30,7 @@ enum traj_drop {
 	TRAJ_TOO_LONG,
 	TRAJ_BAD_IDS,			/* ids, mask and hash disagree */
 	TRAJ_FOREIGN,			/* ids are of another tokenizer */
+	TRAJ_OMITTED,			/* it became too long for a record */
 	TRAJ_LOW_REWARD, TRAJ_LOOP, TRAJ_SCHEMA,	/* ca-rft's filter */
 	TRAJ_DROPS
 };

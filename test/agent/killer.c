@@ -3,10 +3,11 @@
  * A library to be preloaded: kills the process at its N-th change of a file
  * below a directory .../run/ (CA_KILL_AT); CA_KILL_HALF=1 lets half of the
  * bytes of that write through first.  CA_KILL_COUNT names a file that gets
- * the number of changes.
+ * the number of changes.  CA_FORK_EVERY=N: of its forks only each N-th works.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,4 +95,18 @@ int mkdir(const char *path, mode_t mode)
 	if (strstr(path, "/run/") && due())
 		end();
 	return (int)syscall(SYS_mkdir, path, mode);
+}
+
+pid_t fork(void)
+{
+	static int n;
+	const char *every = getenv("CA_FORK_EVERY");
+	pid_t (*real)(void);
+
+	if (every && ++n % atoi(every)) {
+		errno = EAGAIN;
+		return -1;
+	}
+	*(void **)&real = dlsym(RTLD_NEXT, "fork");
+	return real();
 }

@@ -333,6 +333,10 @@ static void reading(void **state)
 		{ "{\"reward\":-1}",
 		  "\"mask\":[[2,5]],\"total\":5,\"missing\":\"none\"",
 		  TRAJ_NO_IDS },
+		{ "{\"reward\":1},\"omitted\":\"messages\"",
+		  "\"mask\":[[2,5]],\"total\":5", TRAJ_OMITTED },
+		{ "{\"reward\":1},\"omitted\":\"candidates\"",
+		  "\"mask\":[[2,5]],\"total\":5", TRAJ_OK },
 	};
 	int32_t ids[] = { 5, 6, 7, 8, 9 };
 	const float lp[] = { -1, 0, -2 };

@@ -123,3 +123,9 @@ kill_at() {
 	wait $!
 	stopped final
 }
+
+@test "a process that cannot be had now is had later" {
+	script "$(sh_turn 'echo x >model_new.py')" "$(sh_turn ca-verify)" "$done_turn"
+	CA_FORK_EVERY=3 LD_PRELOAD=$PWD/killer.so agent -k 3
+	jq -es 'length == 3 and all(.outcome | .stop_reason == "final" and .reward == 1)' out
+}

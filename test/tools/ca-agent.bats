@@ -312,6 +312,22 @@ put() { # text: a turn that writes model_new.py
 	stopped context
 }
 
+@test "an answer that no record could hold is a full context" {
+	big() { # characters, how many
+		python3 -c 'import json, sys
+text = sys.argv[1] * int(sys.argv[2])
+print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", "content": text}}]}]))' \
+			"$@" >script
+		agent --keep --dir run
+		stopped context
+		jq -e '.turns == [] and (.omitted | not) and (.outcome.why | test("longer"))' out
+		[ ! -e "$(echo run/*/work)/a" ]
+		rm -rf run
+	}
+	big x 5000000
+	big $'\001' 900000
+}
+
 @test "token ids are kept where they add up" {
 	ids() { # prompt, ids
 		jq -cn --argjson p "$1" --argjson i "$2" --arg text "$3" \

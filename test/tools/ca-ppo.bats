@@ -189,12 +189,16 @@ drawn() { # how many, further options
 		elif .id == "t1" then .outcome.reward = null
 		elif .id == "t2" then .turns[1].tokens.mask = [[0, 1]]
 		elif .id == "t3" then .turns[0].tokens.logprobs = .turns[1].tokens.logprobs
-		elif .id == "t4" then .turns[0].tokens.hash = "0" else . end' in >bad
+		elif .id == "t4" then .turns[0].tokens.hash = "0"
+		elif .id == "t5" then .omitted = "messages" | .messages = [] | .turns = []
+		elif .id == "t6" then .omitted = "tokens" | del(.turns[].tokens) else . end' in >bad
 	ppo --out x bad
-	jq -es 'map(."data/used") == [0, 3, 7, 11] and
-		(.[3] | ."data/dropped/no_ids" == 1 and ."data/dropped/no_reward" == 1 and
-		."data/dropped/bad_ids" >= 2)' out
+	jq -es 'map(."data/used") == [0, 1, 5, 9] and
+		(.[3] | ."data/dropped/no_ids" == 2 and ."data/dropped/omitted" == 1 and
+		."data/dropped/no_reward" == 1 and ."data/dropped/bad_ids" >= 2)' out
 	said 'has no token ids: none'
+	said 'has no token ids: left out, since it is too long for a record'
+	said 'its messages were left out'
 	said 'no trajectory of the batch can be used'
 	# A turn that has none is as if the environment had said it.
 	jq -c '.turns[1].tokens = {missing: "none"}' in >half

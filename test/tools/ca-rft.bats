@@ -33,6 +33,7 @@ rft() {
 		jq -c 'if .id == "t5" then .redundant_loop = true elif .id == "t6" then
 			.schema_violations = 2 elif .id == "t7" then .outcome.trainable = false
 			else . end' in | sed -n 6,9p
+		sed -n 2p in | jq -c '.omitted = "messages" | .messages = [] | .turns = []'
 	} >mixed
 	try 0 ca-rft --select -v mixed
 	{
@@ -43,6 +44,7 @@ rft() {
 	said 'redundant_loop 1'
 	said 'schema_violation 1'
 	said 'no_reward 1'
+	said 'omitted 1'
 	said 'kept 3'
 }
 
