@@ -33,7 +33,7 @@ static const struct opt table[] = {
 	  "a source with fewer tasks is an error (1)", &opts.min_yield,
 	  0, 1e9 },
 	{ OPT_SECONDS, 0, "task-timeout", "TIME",
-	  "for each operator (120s)", &opts.task_s, 0, 0 },
+	  "for each operator (120s; 20s on CUDA)", &opts.task_s, 0, 0 },
 	{ OPT_SECONDS, 0, "lease-timeout", "TIME",
 	  "how long to wait for the device (600s)", &opts.lease_s, 0, 0 },
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
@@ -44,7 +44,7 @@ static const struct tool tool = {
 	.operands = "torch | transformers | FILE | DIR ...",
 	.purpose = "make tasks out of PyTorch, files and published data",
 	.opts = table,
-	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED,
+	.common = OPTS_OUT | OPTS_LIMIT | OPTS_SEED | OPTS_JOBS,
 	.min_operands = 1,
 	.max_operands = -1,
 };
@@ -59,6 +59,7 @@ int main(int argc, char **argv)
 	crawl_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	opts.limit = c.limit;
+	opts.jobs = c.jobs;
 	opts.seeded = c.seeded;
 	opts.seed = c.seed;
 	opts.verbose = c.verbose;

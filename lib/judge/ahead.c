@@ -45,12 +45,18 @@ int ahead_parks(const struct judge *j)
 	return judge_on_cuda(j) && v && *v && strcmp(v, "0") != 0;
 }
 
-/* Whether CUPTI is to look: it serves one of a process, torch's profiler or
- * ours. */
+/* Whether CUPTI is to look, at what is judged: it serves one of a process,
+ * torch's profiler or ours. */
 static int traced(const struct judge *j, const struct purpose *u)
 {
-	return judge_on_cuda(j) && strcmp(u->role, "oracle") != 0 &&
-	       strcmp(u->role, "task") != 0 && !(u->p && u->p->table);
+	static const char *const role[] = { "worker", "eager", "compile",
+					    "calib" };
+	size_t i = 0;
+
+	while (i < sizeof(role) / sizeof(*role) && strcmp(u->role, role[i]))
+		i++;
+	return judge_on_cuda(j) && i < sizeof(role) / sizeof(*role) &&
+	       !(u->p && u->p->table);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/sig.h"
 #include "base/weaken.h"
 #include "judge/ahead.h"
 #include "judge/rules.h"
@@ -62,6 +63,8 @@ static int hear(struct judge *j, struct oracle *o, struct ca_msg *m,
 	spent(j, SPENT_ORACLE, began);
 	if (w == WAIT_OK)
 		return 0;
+	if (w == WAIT_TIMEOUT && sig_caught())
+		return fail_set(f, ST_INFRA_ERROR, 0, "interrupted");
 	if (w == WAIT_TIMEOUT)
 		return fail_set(f, ST_INVALID_REFERENCE, o->asked,
 				"the reference did not answer within %g s "
@@ -449,6 +452,23 @@ int oracle_ask(struct judge *j, struct oracle *o, struct str *req,
 	if (request(j, o, req, &m, f))
 		return -1;
 	*told = read_desc(o, &m, f);
+	return *told ? 0 : -1;
+}
+
+int oracle_tell(struct judge *j, struct oracle *o, struct str *req,
+		const char *p, size_t len, struct json **told, struct fail *f)
+{
+	struct err e = ERR_INIT;
+	struct ca_msg m;
+	int fd = memfd_of(p, len, &e), rc;
+
+	*told = NULL;
+	if (fd < 0)
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	rc = ask(j, o, req, &fd, 1, &m, f) || refused(&m, f) ? -1 : 0;
+	close(fd);
+	if (!rc)
+		*told = read_desc(o, &m, f);
 	return *told ? 0 : -1;
 }
 

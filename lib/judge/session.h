@@ -135,6 +135,9 @@ int oracle_expects(struct judge *j, struct oracle *o,
 		   const struct ca_msg *first, struct fail *f);
 int oracle_ask(struct judge *j, struct oracle *o, struct str *req,
 	       struct json **told, struct fail *f);
+/* The same with len bytes more, which the request calls file 0. */
+int oracle_tell(struct judge *j, struct oracle *o, struct str *req,
+		const char *p, size_t len, struct json **told, struct fail *f);
 void oracle_stop(struct judge *j, struct oracle *o);
 /* Stops and starts it: after the task raised in it. */
 int oracle_again(struct judge *j, struct oracle *o, struct fail *f);

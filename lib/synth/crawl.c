@@ -6,6 +6,7 @@
 #include "synth/crawl.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@ void crawl_defaults(struct crawl_opts *o)
 	o->ms = 3;
 	o->limit = -1;
 	o->min_yield = 1;
-	o->task_s = 120;
 	o->lease_s = 600;
 }
 
@@ -178,6 +178,19 @@ static int add_line(const char *path, const struct str *line, struct err *e)
 	       rc;
 }
 
+static void write_seconds(const struct harvest *h, struct jw *w)
+{
+	static const char *const name[CRAWL_TIMES] = {
+		"prepare", "alone", "shared", "wait", "idle",
+	};
+
+	jw_key(w, "seconds");
+	jw_obj(w);
+	for (int i = 0; i < CRAWL_TIMES; i++)
+		jw_knum(w, name[i], floor(h->seconds[i] * 1e3) / 1e3);
+	jw_end_obj(w);
+}
+
 int harvest_tell(const struct harvest *h, const char *head, struct err *e)
 {
 	struct str s = STR_INIT;
@@ -201,6 +214,8 @@ int harvest_tell(const struct harvest *h, const char *head, struct err *e)
 		jw_end_obj(&w);
 	}
 	jw_end_arr(&w);
+	if (h->timed)
+		write_seconds(h, &w);
 	jw_end_obj(&w);
 	str_addc(&s, '\n');
 	rc = s.failed ? err_set(e, CA_SOFTWARE, "out of memory") :
@@ -236,7 +251,8 @@ int crawl_source(struct crawl_opts *o, const char *source,
 	snprintf(head, sizeof(head), "%.400s: %llu tasks, %llu skipped",
 		 source, (unsigned long long)h.made,
 		 (unsigned long long)h.skipped);
-	if (rc || harvest_tell(&h, head, e))
+	/* What ended it may have let much be made. */
+	if (harvest_tell(&h, head, rc ? NULL : e) || rc)
 		return -1;
 	if (!full && h.made < (uint64_t)o->min_yield)
 		return err_set(e, CA_DATAERR, "'%s' yields %llu tasks, fewer "

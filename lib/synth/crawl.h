@@ -20,7 +20,9 @@ struct crawl_opts {
 	int64_t part, parts;	/* the part'th of so many; 0: all */
 	const char *summary;	/* a file for numbers and reasons; NULL: none */
 	int64_t min_yield;	/* of a source; fewer is an error */
-	double task_s, lease_s;
+	double task_s;		/* 0: as long as the device allows */
+	double lease_s;
+	int64_t jobs;		/* processes that prepare; 0: by the device */
 	int seeded;		/* in an order drawn from `seed` */
 	uint64_t seed;
 	int verbose;		/* name what is skipped */

@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch's operators and transformers' modules, made into tasks by one confined
- * process after another: one that crashes or hangs costs what it worked on.
+ * torch's operators and transformers' modules, made into tasks.  What can be
+ * known on the CPU is prepared there, side by side (ready.c).  One confined
+ * process then grows it on the device, which that has to itself for a while:
+ * processes that share a GPU wait for each other whenever one waits for a
+ * result.  One that crashes or hangs costs what it worked on.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/sig.h"
 #include "judge/session.h"
 #include "synth/harvest.h"
+#include "synth/ready.h"
 #include "synth/room.h"
+
+#define SLICE_NS 1000000000	/* alone on the device, where others wait */
+#define TASK_CUDA 20		/* seconds; it holds up everybody */
+#define TASK_CPU 120
+#define JOBS_MAX 16
+#define OTHER_GRAPH "has another's graph"
 
 struct maker {
 	struct harvest *h;
@@ -20,7 +32,67 @@ struct maker {
 	const char *version;	/* of the source */
 	struct seen graphs;
 	int open;
+	int held;		/* enum device_hold + 1; 0: nothing, no room */
+	int room;		/* room_enter's */
+	int64_t since, until;	/* of what is held; of the slice */
 };
+
+/* What a name came to; its records are written in order. */
+struct outcome {
+	struct json *told;
+	char why[160];
+	int done;
+};
+
+static int on_cuda(const struct maker *m)
+{
+	return judge_on_cuda(m->j);
+}
+
+/* Counts how long something was held or waited for. */
+static void count(struct maker *m, enum crawl_time what)
+{
+	int64_t now = now_ns();
+
+	m->h->seconds[what] += (double)(now - m->since) / 1e9;
+	m->since = now;
+}
+
+static void leave(struct maker *m)
+{
+	if (m->held)
+		count(m, m->held - 1 == HOLD_ALONE ? TIME_ALONE : TIME_SHARED);
+	m->j->dev->ops->unlease(m->j->dev);
+	room_leave(&m->room);
+	m->held = 0;
+}
+
+static int hold(struct maker *m, enum device_hold how, struct err *e)
+{
+	struct device *d = m->j->dev;
+	int rc;
+
+	if (m->held == (int)how + 1)
+		return 0;
+	if (m->held)
+		count(m, m->held - 1 == HOLD_ALONE ? TIME_ALONE : TIME_SHARED);
+	m->since = now_ns();
+	rc = device_hold(d, how, m->h->o->lease_s, e);
+	count(m, TIME_WAIT);
+	m->held = rc ? 0 : (int)how + 1;
+	m->until = m->since + SLICE_NS;
+	return rc;
+}
+
+/* Begins a slice; alone: nobody else is in the room. */
+static int enter(struct maker *m, int alone, struct err *e)
+{
+	if (m->held && !alone)
+		return 0;
+	leave(m);
+	return room_enter(m->j, alone, m->h->o->lease_s, &m->room, e) ? -1 :
+	       hold(m, HOLD_SHARED, e);
+}
 
 static int maker_open(struct maker *m, struct err *e)
 {
@@ -39,19 +111,137 @@ static void maker_close(struct maker *m)
 	m->open = 0;
 }
 
-static void write_request(const struct maker *m, const char *name,
-			  struct str *req)
+/* Lets others at the device; they may need memory there. */
+static void rest(struct maker *m)
 {
-	const struct crawl_opts *o = m->h->o;
+	struct str req = STR_INIT;
+	struct json *told = NULL;
+	struct fail f;
+
+	if (m->open && on_cuda(m) && m->held) {
+		str_adds(&req, "{\"op\":\"rest\"}");
+		memset(&f, 0, sizeof(f));
+		if (oracle_ask(m->j, &m->o, &req, &told, &f) && !f.phase)
+			maker_close(m);
+		json_free(told);
+		str_release(&req);
+	}
+	leave(m);
+}
+
+static void write_request(const struct maker *m, struct str *req)
+{
 	struct jw w;
 
 	jw_init(&w, req);
 	jw_obj(&w);
-	jw_kstr(&w, "op", "make");
-	jw_kstr(&w, "name", name);
-	jw_knum(&w, "ms", o->ms);
-	jw_kint(&w, "bytes", room_bytes(m->j, o->max_bytes));
+	jw_kstr(&w, "op", "grow");
+	jw_kint(&w, "draft", 0);
+	jw_knum(&w, "ms", m->h->o->ms);
 	jw_end_obj(&w);
+}
+
+/* One request, and as many more as the process wants leases in between: 1
+ * when nobody answers, -1 without a lease. */
+static int talk(struct maker *m, const struct str *draft, struct json **told,
+		struct fail *f, struct err *e)
+{
+	struct str req = STR_INIT;
+	int64_t how = HOLD_NONE;
+	int rc;
+
+	write_request(m, &req);
+	rc = oracle_tell(m->j, &m->o, &req, draft->buf, draft->len, told, f);
+	while (!rc) {
+		how = json_get_int(*told, "hold", -1);
+		if (how < HOLD_NONE || how > HOLD_ALONE)
+			break;
+		json_free(*told);
+		*told = NULL;
+		if (hold(m, (enum device_hold)how, e)) {
+			str_release(&req);
+			return -1;
+		}
+		str_reset(&req);
+		str_adds(&req, "{\"op\":\"go\"}");
+		rc = oracle_ask(m->j, &m->o, &req, told, f);
+	}
+	str_release(&req);
+	return rc ? 1 : 0;
+}
+
+/* What the process makes of a draft.  One that ends may have been ended from
+ * outside, and one without memory may have been one of too many: once more,
+ * then, and alone.  0 (*told is what it says), 1 (f), -1. */
+static int grow(struct maker *m, const struct json *draft, struct json **told,
+		struct fail *f, struct err *e)
+{
+	struct str text = STR_INIT;
+	struct jw w;
+	int rc = 0;
+
+	jw_init(&w, &text);
+	jw_node(&w, draft);
+	for (int i = 0; i < 2 && !sig_caught(); i++) {
+		json_free(*told);
+		*told = NULL;
+		memset(f, 0, sizeof(*f));
+		rc = enter(m, i, e) || maker_open(m, e) ? -1 :
+		     talk(m, &text, told, f, e);
+		if (rc > 0 || json_get_bool(*told, "broken", 0))
+			maker_close(m);
+		if (!on_cuda(m) || now_ns() > m->until || i)
+			rest(m);
+		if (rc < 0 || (!rc && !(on_cuda(m) &&
+					json_get_bool(*told, "oom", 0))))
+			break;
+	}
+	str_release(&text);
+	return rc;
+}
+
+/* Whether one that was written has the graph of this draft. */
+static int has_other_graph(const struct maker *m, const struct json *draft)
+{
+	const char *hash = json_get_str(draft, "hash", NULL);
+
+	return hash && seen_find(&m->graphs, hash, strlen(hash));
+}
+
+/* Tries the drafts of a name in turn. */
+static int grow_first(struct maker *m, const struct json *drafts,
+		      struct outcome *x, struct err *e)
+{
+	const char *first = json_get_str(drafts, "why", NULL);
+	const struct json *d = json_first(json_get(drafts, "drafts"));
+	int rc = 0;
+
+	if (first)
+		snprintf(x->why, sizeof(x->why), "%s", first);
+	for (; d; d = json_next(d)) {
+		struct json *told = NULL;
+		struct fail f = { .status = ST_OK };
+		const char *why;
+
+		if (has_other_graph(m, d)) {
+			snprintf(x->why, sizeof(x->why), "%s", OTHER_GRAPH);
+			return 0;
+		}
+		rc = sig_caught() ? err_set(e, CA_TEMPFAIL, "interrupted") :
+		     grow(m, d, &told, &f, e);
+		if (rc < 0)
+			return -1;
+		if (!rc && json_get(told, "code")) {
+			x->told = told;
+			return 0;
+		}
+		why = rc ? harvest_short(f.text) :
+		      json_get_str(told, "why", "nothing was made");
+		if (!x->why[0])
+			snprintf(x->why, sizeof(x->why), "%s", why);
+		json_free(told);
+	}
+	return 0;
 }
 
 /* A module's task: no piece, but a graph that no other may have. */
@@ -62,7 +252,7 @@ static int keep_module(struct maker *m, const char *name,
 	const char *hash = json_get_str(told, "hash", "");
 
 	if (seen_find(&m->graphs, hash, strlen(hash))) {
-		harvest_skip(m->h, name, "has another's graph");
+		harvest_skip(m->h, name, OTHER_GRAPH);
 		return 0;
 	}
 	if (seen_add(&m->graphs, hash, strlen(hash), name))
@@ -91,86 +281,6 @@ static int keep_piece(struct maker *m, const struct json *told, struct err *e)
 		.ref = name, .version = m->version, .parts = parts.buf,
 		.piece = piece }, e);
 	str_release(&parts);
-	return rc;
-}
-
-/* One request, and as many more as the process wants leases in between: 1
- * when it fails, -1 without a lease. */
-static int talk(struct maker *m, struct str *req, struct json **told,
-		struct fail *f, struct err *e)
-{
-	int64_t how;
-
-	for (;;) {
-		if (oracle_ask(m->j, &m->o, req, told, f))
-			return 1;
-		how = json_get_int(*told, "hold", -1);
-		if (how < HOLD_NONE || how > HOLD_ALONE)
-			return 0;
-		json_free(*told);
-		*told = NULL;
-		if (device_hold(m->j->dev, (enum device_hold)how,
-				m->h->o->lease_s, e))
-			return -1;
-		str_reset(req);
-		str_adds(req, "{\"op\":\"go\"}");
-	}
-}
-
-/* One try, with no lease but those that it asks for: as talk(). */
-static int ask_once(struct maker *m, const char *name, struct json **told,
-		    struct fail *f, struct err *e)
-{
-	struct device *d = m->j->dev;
-	struct str req = STR_INIT;
-	int rc = device_hold(d, HOLD_NONE, m->h->o->lease_s, e);
-
-	if (!rc)
-		rc = maker_open(m, e);
-	if (!rc) {
-		write_request(m, name, &req);
-		rc = talk(m, &req, told, f, e);
-	}
-	d->ops->unlease(d);
-	str_release(&req);
-	return rc;
-}
-
-/* What the process tells of a name; NULL without a task.  A process that ends
- * may have been ended from outside, and one without memory may have been one
- * of too many: once more, then, and alone. */
-static int ask_name(struct maker *m, const char *name, struct json **told,
-		    struct err *e)
-{
-	struct fail f;
-	int rc = 0, room = -1;
-
-	for (int i = 0; i < 2 && !sig_caught(); i++) {
-		memset(&f, 0, sizeof(f));
-		rc = room_enter(m->j, i, m->h->o->lease_s, &room, e);
-		if (!rc)
-			rc = ask_once(m, name, told, &f, e);
-		/* Without a phase nobody answered. */
-		if (rc > 0 && (!f.phase || f.oom))
-			maker_close(m);
-		room_leave(&room);
-		if (rc <= 0 || (f.phase && !f.oom))
-			break;
-	}
-	if (rc > 0)
-		harvest_skip(m->h, name, harvest_short(f.text));
-	return rc < 0 ? -1 : 0;
-}
-
-static int make(struct maker *m, const char *name, struct err *e)
-{
-	struct json *told = NULL;
-	int rc = ask_name(m, name, &told, e);
-
-	if (!rc && told)
-		rc = json_get(told, "piece") ? keep_piece(m, told, e) :
-		     keep_module(m, name, told, e);
-	json_free(told);
 	return rc;
 }
 
@@ -224,68 +334,145 @@ static const char **order(struct maker *m, const struct json *names,
 	return list;
 }
 
-static int make_all(struct maker *m, const struct json *told, struct err *e)
+/* Outcomes as far as there is none missing before them. */
+static int write_done(struct maker *m, const char **name, struct outcome *x,
+		      size_t *at, size_t n, struct err *e)
 {
-	const struct json *s = json_first(json_get(told, "skipped"));
-	const char **list;
-	size_t n;
 	int rc = 0;
 
-	/* Told once, not with each part. */
-	for (; s && !m->h->o->only.n && m->h->o->part < 2; s = json_next(s))
-		harvest_skip(m->h, json_str(json_first(s), "?"),
-			     json_str(json_next(json_first(s)), "?"));
-	list = order(m, json_get(told, "names"), &n);
-	if (!list)
-		return err_set(e, CA_SOFTWARE, "out of memory");
-	for (size_t i = 0; i < n && !rc && !harvest_full(m->h); i++)
-		rc = sig_caught() ? err_set(e, CA_TEMPFAIL, "interrupted") :
-		     make(m, list[i], e);
-	free(list);
+	for (; *at < n && x[*at].done && !rc && !harvest_full(m->h); ++*at) {
+		struct outcome *o = &x[*at];
+
+		if (!o->told)
+			harvest_skip(m->h, name[*at], o->why);
+		else
+			rc = json_get(o->told, "piece") ?
+				keep_piece(m, o->told, e) :
+				keep_module(m, name[*at], o->told, e);
+		json_free(o->told);
+		o->told = NULL;
+	}
 	return rc;
 }
 
-static int list(struct maker *m, struct json **told, struct err *e)
+/* What is prepared; while nothing is, others have the device. */
+static int next_drafts(struct maker *m, struct ready *r, size_t *i,
+		       struct json **drafts, const char **why, struct err *e)
 {
-	struct fail f = { .status = ST_OK };
-	struct str req = STR_INIT;
-	int rc = maker_open(m, e);
+	int rc = ready_next(r, 0, i, drafts, why, e);
 
-	str_adds(&req, "{\"op\":\"list\"}");
-	if (!rc && oracle_ask(m->j, &m->o, &req, told, &f)) {
-		maker_close(m);
-		rc = err_set(e, CA_UNAVAILABLE, "'%s' cannot be listed: "
-			     "%.500s", m->h->source, f.text);
-	}
-	str_release(&req);
+	if (rc)
+		return rc;
+	rest(m);
+	m->since = now_ns();
+	rc = ready_next(r, 1, i, drafts, why, e);
+	count(m, TIME_IDLE);
 	return rc;
+}
+
+static int make_all(struct maker *m, struct ready *r, const char **name,
+		    size_t n, struct err *e)
+{
+	struct outcome *x = calloc(n + 1, sizeof(*x));
+	struct json *drafts = NULL;
+	const char *why;
+	size_t at = 0, i;
+	int rc = x ? ready_names(r, name, n, e) :
+		 err_set(e, CA_SOFTWARE, "out of memory");
+
+	while (!rc && !harvest_full(m->h) &&
+	       (rc = next_drafts(m, r, &i, &drafts, &why, e)) > 0) {
+		rc = 0;
+		if (drafts)
+			rc = grow_first(m, drafts, &x[i], e);
+		else
+			snprintf(x[i].why, sizeof(x[i].why), "%s", why);
+		json_free(drafts);
+		drafts = NULL;
+		x[i].done = 1;
+		if (!rc)
+			rc = write_done(m, name, x, &at, n, e);
+	}
+	for (i = 0; x && i < n; i++)
+		json_free(x[i].told);
+	free(x);
+	return rc;
+}
+
+/* What the source leaves out itself is told once, not with each part. */
+static void tell_left_out(struct maker *m, const struct json *list)
+{
+	const struct json *s = json_first(json_get(list, "skipped"));
+
+	for (; s && !m->h->o->only.n && m->h->o->part < 2; s = json_next(s))
+		harvest_skip(m->h, json_str(json_first(s), "?"),
+			     json_str(json_next(json_first(s)), "?"));
+}
+
+/* Lists, while a process gets ready on the device. */
+static int crawl(struct maker *m, struct ready *r, struct err *e)
+{
+	const struct json *list;
+	const char **name;
+	size_t n;
+	int rc = enter(m, 0, e) || maker_open(m, e) ? -1 : 0;
+
+	leave(m);
+	list = rc ? NULL : ready_list(r, e);
+	if (!list)
+		return -1;
+	m->version = json_get_str(list, "version", ready_version(r));
+	tell_left_out(m, list);
+	name = order(m, json_get(list, "names"), &n);
+	if (!name)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	rc = make_all(m, r, name, n, e);
+	rest(m);
+	/* Before the names that it works on. */
+	m->h->seconds[TIME_PREPARE] = ready_seconds(r);
+	ready_stop(r);
+	free(name);
+	return rc;
+}
+
+/* How many prepare: on a GPU as many as there are cores, but for two that see
+ * to it. */
+static size_t hands(const struct maker *m)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN) - 2;
+
+	if (m->h->o->jobs)
+		return (size_t)m->h->o->jobs;
+	if (!on_cuda(m) || cores < 1)
+		return 1;
+	return cores < JOBS_MAX ? (size_t)cores : JOBS_MAX;
 }
 
 int crawl_torch(struct harvest *h, const char *role, struct err *e)
 {
-	struct maker m = { .h = h, .role = role };
+	struct maker m = { .h = h, .role = role, .room = -1 };
 	struct judge_opts o;
-	struct json *told = NULL;
-	int rc;
+	struct ready *r;
+	int rc = -1;
 
 	judge_defaults(&o);
 	o.device = h->o->device;
-	o.task_s = h->o->task_s;
 	m.j = judge_open(&o, e);
 	if (!m.j)
 		return -1;
-	/* As with an operator: once more. */
-	rc = list(&m, &told, e);
-	if (rc && !m.open && !sig_caught())
-		rc = list(&m, &told, e);
-	if (!rc) {
-		m.version = json_get_str(told, "version",
-					 torch_version(m.j->host));
-		rc = make_all(&m, told, e);
-	}
+	if (!h->o->task_s)
+		h->o->task_s = on_cuda(&m) ? TASK_CUDA : TASK_CPU;
+	m.j->o.task_s = h->o->task_s;
+	h->timed = 1;
+	m.since = now_ns();
+	r = ready_open(h, role, hands(&m),
+		       room_bytes(m.j, h->o->max_bytes), !on_cuda(&m), e);
+	if (r)
+		rc = crawl(&m, r, e);
+	ready_close(r);
+	leave(&m);
 	maker_close(&m);
 	seen_release(&m.graphs);
-	json_free(told);
 	judge_close(m.j);
 	return rc;
 }

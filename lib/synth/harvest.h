@@ -14,6 +14,15 @@
 
 #define REASONS 64
 
+/* Where the time of a crawl goes; all but the first are of one process. */
+enum crawl_time {
+	TIME_PREPARE,		/* on the CPU, of all threads together */
+	TIME_ALONE, TIME_SHARED,	/* on the device, by lease */
+	TIME_WAIT,		/* for it */
+	TIME_IDLE,		/* for something that is prepared */
+	CRAWL_TIMES
+};
+
 struct harvest {
 	struct crawl_opts *o;
 	const char *source;
@@ -24,6 +33,8 @@ struct harvest {
 		uint64_t n;
 	} reason[REASONS];
 	size_t nreason;
+	double seconds[CRAWL_TIMES];
+	int timed;		/* there are such times */
 	struct seen codes;	/* repeats inside a source are left out */
 };
 

@@ -7,24 +7,14 @@
 Shapes are proven on fake tensors before anything runs.  Then it runs, and everything in it has
 to matter (live.py)."""
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from catorch import compose, pieces
-from catorch.live import Chain, No, check
+from catorch.live import No, check, fake_result
 from catorch.proto import END_OOM, END_UNSUPPORTED, PHASE_FORWARD, PHASE_INPUTS
 from catorch.shim import Child, Fail, is_oom
 from catorch.turns import give_back
 
 SMALL = 256                     # elements that a further piece has to get
-
-
-def fake_result(stack):
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        chain = Chain(stack, pieces.render(stack))
-        try:
-            return chain.run(chain.get_inputs())[-1]
-        except Exception:
-            raise No("shapes do not fit") from None
 
 
 def lone(stack, most):

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role `crawl`: makes pieces (pieces.py) of torch's operators, grown until a call takes
-as long as it should on the device at hand.
+"""The role `crawl` (turns.py): makes pieces (pieces.py) of torch's operators, grown until a
+call takes as long as it should on the device at hand.
 
-  {"op":"list"}                    {"names": [...], "skipped": [[name, why], ...]}
-  {"op":"make","name":N,"ms":M,"bytes":B}   {"piece", "code", "ms"}, in turns (turns.py)
-
+A draft is {"piece", "ladder": [[bytes, inputs], ...]}; of it becomes {"piece", "code", "ms"}.
 Functions and their arguments come from torch's own OpInfos, modules from modules.py."""
 import collections
 import contextlib
@@ -18,29 +16,20 @@ import warnings
 
 import torch
 
-from catorch import live, modules, pieces
-from catorch.clock import Clock
-from catorch.proto import (
-    END_BAD_REQUEST,
-    END_OOM,
-    END_UNSUPPORTED,
-    PHASE_FORWARD,
-    PHASE_INPUTS,
-)
-from catorch.shim import Fail, is_oom, tail_of
-from catorch.turns import ALONE, NONE, SHARED, Maker
+from catorch import grow, live, modules, pieces
+from catorch.live import No
+from catorch.proto import END_BAD_REQUEST, PHASE_INPUTS
+from catorch.shim import Fail
+from catorch.turns import ALONE, SHARED, Maker, why
 
 SAMPLES = 24
 CANDIDATES = 12
-GROWN = 4                       # candidates that may fail to grow
+DRAFTS = 3                      # of which the first may fail to grow
 STEPS = 40
+APART = 1.9                     # times as many bytes from one rung to the next
 ENOUGH = 16                     # elements that tell signs
 DEGREE = 5                      # of polynomials
 PERM_DIMS = 3
-CALLS, SURE = 3, 15
-SMALL = 1 << 20                 # bytes of inputs that nothing takes long for
-# A call on so many elements that takes no longer than this only makes a view.
-IDLE_ELEMENTS, IDLE_S = 1 << 20, 30e-6
 # Names of operators that are left out, and why.
 OUT = (
     (r"^_|\._|__", "private"),
@@ -116,10 +105,6 @@ def public(name):
     return f"{{0}}.{name}(" if hasattr(torch.Tensor, name) else None
 
 
-class Skip(Exception):
-    pass
-
-
 class Literals:
     """Arguments as text; tensors among them become inputs."""
 
@@ -145,7 +130,7 @@ class Literals:
             return f"({inner}{',' if len(value) == 1 else ''})"
         if isinstance(value, (torch.dtype, torch.memory_format)):
             return str(value)
-        raise Skip(f"an argument of type {type(value).__name__}")
+        raise No(f"an argument of type {type(value).__name__}")
 
 
 class Signs:
@@ -172,11 +157,11 @@ def spec_of(t, domain, signs):
     if t.dtype is torch.bool:
         return {"kind": "bool", "shape": shape}
     if t.is_complex() or t.layout is not torch.strided:
-        raise Skip("complex or sparse inputs")
+        raise No("complex or sparse inputs")
     lo, hi = (float(t.min()), float(t.max())) if t.numel() else (0.0, 0.0)
     if not t.is_floating_point():
         if t.dtype is not torch.int64:
-            raise Skip(f"an input of type {t.dtype}")
+            raise No(f"an input of type {t.dtype}")
         return {"kind": "randint", "shape": shape, "lo": int(min(lo, 0)), "hi": int(hi) + 1}
     low, high = domain
     if low is None and high is None:
@@ -201,7 +186,7 @@ def piece_of(name, info, sample, signs):
     """A piece with the shapes of one of torch's samples."""
     head = public(name)
     if head is None:
-        raise Skip("not public")
+        raise No("not public")
     lit = Literals()
     first = lit.text(sample.input)
     # The order of a polynomial is a number.
@@ -212,7 +197,7 @@ def piece_of(name, info, sample, signs):
     args = rest if head.startswith("{0}") else [first, *rest]
     call = f"{head}{', '.join(args)})"
     if "offsets=" in call:
-        raise Skip("wants arguments that fit each other")
+        raise No("wants arguments that fit each other")
     domain = tuple(getattr(info, "domain", None) or (None, None))
     specs = [usual(call, i, spec_of(t, domain if i == 0 else (None, None), signs[i]))
              for i, t in enumerate(lit.tensors)]
@@ -233,7 +218,7 @@ def richness(sample):
     tensors = tensors_of(sample)
     dims = [t.dim() for t in tensors]
     if not dims or not all(t.numel() for t in tensors) or not max(dims):
-        raise Skip("inputs are empty")
+        raise No("inputs are empty")
     flat = all(t.is_contiguous() for t in tensors)
     return (flat, min(max(dims), 3), sum(d > 0 for d in dims), -len(sample.kwargs))
 
@@ -244,7 +229,7 @@ def samples_of(info):
     dtype = torch.float32 if torch.float32 in info.dtypes else torch.int64
     for sample in itertools.islice(info.sample_inputs("cpu", dtype), SAMPLES):
         samples.append(sample)
-        with contextlib.suppress(Skip):
+        with contextlib.suppress(No):
             for i, t in enumerate(tensors_of(sample)):
                 signs[i].add(t)
     return samples, signs
@@ -260,12 +245,12 @@ def candidates(name):
             try:
                 piece = piece_of(name, info, sample, signs)
                 found.append((richness(sample), -i, piece))
-            except Skip as exc:
+            except No as exc:
                 why = str(exc)
     except Exception as exc:
         why = f"torch's samples raise {type(exc).__name__}"
     if not found:
-        raise Skip(why)
+        raise No(why)
     found.sort(key=lambda f: f[:2], reverse=True)
     return [piece for _, _, piece in found[:CANDIDATES]]
 
@@ -351,123 +336,86 @@ def ready(piece):
     why = None
     for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
         try:
-            live.check([other], device)
-            live.check_alone(other, device, False)
+            live.check_piece(other, device, False)
             return other
         except live.No as exc:
             why = why or exc
     raise why
 
 
-class Grower:
-    """Finds sizes with which a call takes the time that is wanted."""
-
-    def __init__(self, device, ms, most):
-        self.device = device
-        self.clock = Clock(device)
-        self.ms = ms
-        self.most = most
-        self.short = False      # of memory, once
-
-    def time(self, piece, calls=CALLS):
-        """Milliseconds of the quickest call; raises what the call raises."""
-        with self.device:
-            model, make = pieces.load(pieces.render([piece]))
-            args = make()
-        best = float("inf")
-        for _ in range(calls):
-            took, result = self.clock.time(lambda: model(*args))
-            best = min(best, took)
-            if best > 0.3:
-                break
-        value, _ = pieces.first_tensor(result)
-        if value is None or not value.numel():
-            raise Skip("its result is no tensor")
-        if not pieces.finite(value):
-            raise Skip("too little of its result is finite")
-        if best < IDLE_S and sum(t.numel() for t in args) > IDLE_ELEMENTS:
-            raise Skip("moves and computes nothing")
-        return best * 1e3
-
-    def resized(self, piece, was, now):
-        """Every size `was` becomes `now`; of a module's inputs only the first, the batch."""
-        def size(n):
-            return now if n == was else n
-        shapes = [[size(n) if not piece["init"] or i == 0 else n
-                   for i, n in enumerate(spec["shape"])] for spec in piece["inputs"]]
-        bound = (lambda n: n) if piece["init"] else size
-        return {**piece, "inputs": [pieces.resized(spec, shape, shapes[0], bound)
-                                    for spec, shape in zip(piece["inputs"], shapes, strict=True)]}
-
-    def classes(self, piece):
-        if piece["init"]:
-            return {piece["inputs"][0]["shape"][0]}
-        return {n for s in piece["inputs"] for n in s["shape"] if n > 1}
-
-    def larger(self, piece, was, done, near):
-        """What the size `was` becomes; close to a limit, half as much again."""
-        now = max(2 * was, 8) & ~7 if was > 4 else 8
-        if near:
-            now = was + was // 2 & ~7
-        elif done < 1 / 64 and was >= 64:
-            now *= 4
-        return now + 8 if now in self.classes(piece) else now
-
-    def enlarged(self, piece):
-        """The piece with inputs of SMALL bytes, nothing having been run."""
-        for _ in range(STEPS):
-            free = sorted(self.classes(piece))
-            if nbytes(piece) >= min(SMALL, self.most) or not free:
-                break
-            piece = self.resized(piece, free[0], self.larger(piece, free[0], 1, False))
-        return piece
-
-    def warm(self, piece):
-        """Calls it once, since a first call loads what the operator consists of; whether that
-        went well is found out later."""
-        with contextlib.suppress(Exception):
-            self.time(piece, 1)
-
-    def grow(self, piece):
-        """The piece grown until it takes its time, and that time."""
-        with contextlib.suppress(Exception):
-            large = self.enlarged(piece)
-            if self.time(large) < self.ms:
-                piece = large
-        took = self.time(piece)
-        near, frozen = set(), set()
-        for _ in range(STEPS):
-            if took >= self.ms:
-                took = min(took, self.time(piece, SURE))
-            if took >= self.ms:
-                return piece, took
-            free = sorted(self.classes(piece) - frozen)
-            if not free:
-                break
-            was = free[0]
-            now = self.larger(piece, was, took / self.ms, was in near)
-            try:
-                bigger = self.resized(piece, was, now)
-                if nbytes(bigger) > self.most:
-                    raise Skip("its inputs would be too large")
-                took = self.time(bigger)
-                piece = bigger
-            except Exception as exc:
-                self.short |= is_oom(exc)
-                if self.short or (isinstance(exc, Skip) and "nothing" in str(exc)):
-                    break
-                (frozen if was in near or was < 16 else near).add(was)
-        took = min(took, self.time(piece, SURE))
-        if took < self.ms / 3:
-            raise Skip(f"with the largest inputs that fit it takes {took:.2g} ms")
-        return piece, took
+def view_only(piece):
+    """Whether the result is a view of an input."""
+    model, make = pieces.load(pieces.render([piece]))
+    args = make()
+    value, _ = pieces.first_tensor(model(*args))
+    return value is not None and any(
+        value.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() for t in args)
 
 
 def nbytes(piece):
     return sum(map(pieces.nbytes, piece["inputs"]))
 
 
+def resized(piece, was, now):
+    """Every size `was` becomes `now`; of a module's inputs only the first, the batch."""
+    def size(n):
+        return now if n == was else n
+    shapes = [[size(n) if not piece["init"] or i == 0 else n
+               for i, n in enumerate(spec["shape"])] for spec in piece["inputs"]]
+    bound = (lambda n: n) if piece["init"] else size
+    return {**piece, "inputs": [pieces.resized(spec, shape, shapes[0], bound)
+                                for spec, shape in zip(piece["inputs"], shapes, strict=True)]}
+
+
+def classes(piece):
+    if piece["init"]:
+        return {piece["inputs"][0]["shape"][0]}
+    return {n for s in piece["inputs"] for n in s["shape"] if n > 1}
+
+
+def larger(piece, was):
+    """What the size `was` becomes, in the order in which it is tried."""
+    for now in max(2 * was, 8) & ~7 if was > 4 else 8, was + was // 2 & ~7:
+        if now > was:
+            yield now + 8 if now in classes(piece) else now
+
+
+def fits(piece, most):
+    """Whether the piece works with its sizes and none is too large, by shapes alone; where
+    those hang on values, that is found out later."""
+    if nbytes(piece) > most:
+        return False
+    try:
+        value, _ = pieces.first_tensor(live.fake_result([piece]))
+    except No as exc:
+        return isinstance(exc.__cause__, live.UNKNOWN)
+    return value is not None and 0 < value.numel() * value.element_size() <= most
+
+
+def ladder(piece, most):
+    """The piece at sizes up to the largest, each about twice as large as the one before."""
+    rungs, frozen = [piece], set()
+    for _ in range(STEPS):
+        free = sorted(classes(piece) - frozen)
+        if not free:
+            break
+        bigger = (resized(piece, free[0], now) for now in larger(piece, free[0]))
+        bigger = next((b for b in bigger if fits(b, most)), None)
+        if bigger is None:
+            frozen.add(free[0])
+            continue
+        piece = bigger
+        if nbytes(piece) > APART * nbytes(rungs[-1]):
+            rungs.append(piece)
+    if piece is not rungs[-1]:
+        rungs.append(piece)
+    return [[nbytes(r), r["inputs"]] for r in rungs]
+
+
 class Crawl(Maker):
+    def ready(self):
+        prime()
+
     def do_list(self, req):
         prime()
         names, skipped = [], []
@@ -476,55 +424,42 @@ class Crawl(Maker):
                 names.append(row[0])
         names = [f"nn.{n}" for n in names]
         for name in sorted(INFOS):
-            why = next((why for pattern, why in OUT if re.search(pattern, name)), None)
-            if why:
-                skipped.append([name, why])
+            out = next((why for pattern, why in OUT if re.search(pattern, name)), None)
+            if out:
+                skipped.append([name, out])
             else:
                 names.append(name)
         return self.describe({"names": names, "skipped": skipped})
 
-    def make(self, req):
-        prime()
-        torch.manual_seed(0)
-        name = req["name"]
-        grower = Grower(self.device, float(req["ms"]), int(req["bytes"]))
-        try:
-            if name.startswith("nn.") and not name.startswith("nn.functional"):
-                tries = [module_piece(r) for r in modules.rows() if r[0] == name[3:]]
-            elif name in INFOS:
-                tries = candidates(name)
-            else:
-                raise Fail(END_BAD_REQUEST, PHASE_INPUTS, f"unknown operator {name!r}")
-            return (yield from self.first_good(grower, tries))
-        except Skip as exc:
-            raise Fail(END_OOM if grower.short else END_UNSUPPORTED, PHASE_FORWARD,
-                       str(exc)) from None
-
-    def first_good(self, grower, tries):
-        why, grown = None, 0
+    def prepare(self, name, most):
+        if name.startswith("nn.") and not name.startswith("nn.functional"):
+            tries = [module_piece(r) for r in modules.rows() if r[0] == name[3:]]
+        elif name in INFOS:
+            tries = candidates(name)
+        else:
+            raise Fail(END_BAD_REQUEST, PHASE_INPUTS, f"unknown operator {name!r}")
+        drafts, first = [], None
         for piece in tries:
             try:
-                yield NONE
                 piece = ready(piece)
-                grown += 1
-                yield SHARED
-                grower.warm(piece)
-                yield ALONE
-                piece, took = grower.grow(piece)
-                # Processes side by side on a GPU wait long for each other, whenever one waits
-                # for a result; and have to share its memory.
-                if self.device.type == "cpu":
-                    yield SHARED
-                torch.manual_seed(0)    # whatever growing has drawn
-                live.check([piece], self.device)
-                live.check_alone(piece, self.device, True)
-                return {"piece": piece, "code": pieces.render([piece]), "ms": took}
-            except (Skip, live.No) as exc:
-                why = why or Skip(str(exc))
+                if view_only(piece):
+                    raise No("moves and computes nothing")
+                drafts.append({"piece": piece, "ladder": ladder(piece, most)})
             except Exception as exc:
-                grower.short |= is_oom(exc)
-                why = why or Skip(f"raises {type(exc).__name__}: "
-                                  f"{tail_of(exc).strip().splitlines()[-1][:120]}")
-            if grown == GROWN:
+                first = first or why(exc)
+            if len(drafts) == DRAFTS:
                 break
-        raise why or Skip("nothing to try")
+        return {"drafts": drafts, "why": first}
+
+    def grow(self, draft, ms):
+        whole = [{**draft["piece"], "inputs": inputs} for _, inputs in draft["ladder"]]
+        rungs = [grow.Rung(n, pieces.render([piece]))
+                 for (n, _), piece in zip(draft["ladder"], whole, strict=True)]
+        yield ALONE
+        at, took = grow.Grower(self.device, ms).grow(rungs)
+        # On the CPU others may work meanwhile; a GPU that is shared is a slow one.
+        if self.device.type == "cpu":
+            yield SHARED
+        torch.manual_seed(0)    # whatever growing has drawn
+        live.check_piece(whole[grow.checked(rungs, at)], self.device)
+        return {"piece": whole[at], "code": rungs[at].code, "ms": took}

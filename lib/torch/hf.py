@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role `hf`: makes tasks of the modules of transformers, each a file of its own.
+"""The role `hf` (turns.py): makes tasks of the modules of transformers, each a file of its own.
 
-  {"op":"list"}                    {"names": ["llama.LlamaMLP", ...], "skipped", "version"}
-  {"op":"make","name":N,"ms":M,"bytes":B}   {"code", "hash", "ms"}, in turns (turns.py)
+`list` tells the package's version too.  A draft is {"code", "bytes", "batches", "hash"}: BATCH
+in the code stands for a number, with each of which inputs take so many bytes; the hash is the
+graph's.  Of it becomes {"code", "hash", "ms"}.
 
 A module is built from a small configuration, cut out of its source (extract.py), and the file
 has to compute what the module in the package computes.  Attention gets a causal mask."""
 import ast
-import functools
 import hashlib
 import importlib
 import importlib.util
@@ -18,13 +18,13 @@ import sys
 
 import torch
 
-from catorch import extract
-from catorch.clock import Clock
-from catorch.pieces import finite, first_tensor
-from catorch.proto import END_BAD_REQUEST, END_OOM, END_UNSUPPORTED, PHASE_FORWARD
-from catorch.shim import Fail, is_oom, tail_of
+from catorch import extract, grow
+from catorch.live import No
+from catorch.pieces import finite, first_tensor, load
+from catorch.proto import END_BAD_REQUEST, END_UNSUPPORTED, PHASE_FORWARD
+from catorch.shim import Fail
 from catorch.task import trace
-from catorch.turns import ALONE, NONE, Maker
+from catorch.turns import ALONE, Maker
 
 SMALL = {
     "hidden_size": 256, "d_model": 256, "n_embd": 256, "dim": 256, "embed_dim": 256,
@@ -38,15 +38,11 @@ SMALL = {
     "attention_dropout": 0.0, "hidden_dropout": 0.0, "dropout": 0.0, "activation_dropout": 0.0,
 }
 SEQUENCE = 128
+BATCH = "__BATCH__"
 LARGEST = 1 << 14               # of a batch
-CALLS = 7
 FLOATS = {"hidden_states", "hidden_state", "x", "input", "inputs", "input_tensor", "residual",
           "embeddings", "features", "inputs_embeds", "hidden", "query_states", "image_features"}
 MASKS = {"attention_mask", "causal_mask", "mask"}
-
-
-class No(Exception):
-    """Why a class makes no task."""
 
 
 def root():
@@ -238,12 +234,6 @@ class Draft:
                 "def get_init_inputs():\n    return []\n")
 
 
-def load(code):
-    space = {"__name__": "model"}
-    exec(compile(code, "model.py", "exec"), space)
-    return space["Model"]().eval(), space["get_inputs"]
-
-
 def same(draft, real, code):
     """Whether the file computes what the package's module does."""
     model, get_inputs = load(code)
@@ -259,37 +249,34 @@ def same(draft, real, code):
     return mine.shape == whole.shape and torch.allclose(mine, whole, 1e-4, 1e-4, equal_nan=True)
 
 
+def sizes(code, most):
+    """What inputs of a batch of one take, and batches that are not too large."""
+    _, get_inputs = load(code)
+    each = max(sum(t.numel() * t.element_size() for t in get_inputs()), 1)
+    batches = [1 << i for i in range(LARGEST.bit_length())]
+    return each, [n for n in batches if n * each <= most] or [1]
+
+
 class Hf(Maker):
+    def ready(self):
+        root()
+        importlib.import_module("transformers.modeling_utils")
+
     def do_list(self, req):
         names, skipped = classes()
         from importlib.metadata import version
         return self.describe({"names": names, "skipped": skipped,
                               "version": version("transformers")})
 
-    def make(self, req):
-        if not re.fullmatch(r"\w+\.\w+", req["name"]):
+    def prepare(self, name, most):
+        if not re.fullmatch(r"\w+\.\w+", name):
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "no name of a class")
-        root()
         try:
-            return (yield from self.first_good(req["name"], float(req["ms"]),
-                                               int(req["bytes"])))
+            draft = Draft(name)
+            real, first = draft.build(), None
         except extract.Needs as exc:
-            why = f"needs {exc}"
-        except No as exc:
-            why = str(exc)
-        except Exception as exc:
-            why = f"raises {type(exc).__name__}: {(tail_of(exc).splitlines() or [''])[-1][:120]}"
-            if is_oom(exc):
-                raise Fail(END_OOM, PHASE_FORWARD, why) from None
-        raise Fail(END_UNSUPPORTED, PHASE_FORWARD, why)
-
-    def first_good(self, name, ms, most):
-        yield NONE
-        torch.manual_seed(0)
-        draft = Draft(name)
-        real, why = draft.build(), None
+            raise No(f"needs {exc}") from None
         for wide, shape in draft.shapes():
-            yield NONE
             try:
                 draft.render(1, wide, shape)
                 real = draft.build()    # asks for what forward asks for, too
@@ -297,15 +284,16 @@ class Hf(Maker):
                 code = draft.render(1, wide, shape)
                 if not same(draft, real, code):
                     raise No("alone it computes something else")
-                yield ALONE
-                code, took, model, args = self.grown(draft, wide, shape, ms, most)
-                yield NONE
-                return {"code": code, "ms": took, "hash": trace(model, args)["hash"]}
-            except No as exc:
-                raise exc
+                each, batches = sizes(code, most)
+                model, get_inputs = load(draft.render(2, wide, shape))
+                return {"drafts": [{"code": draft.render(BATCH, wide, shape), "bytes": each,
+                                    "batches": batches,
+                                    "hash": trace(model, get_inputs())["hash"]}]}
+            except No:
+                raise
             except Exception as exc:
-                why = why or exc
-        raise why
+                first = first or exc
+        raise first
 
     def call(self, draft, real, wide, shape):
         """The package's own module, so that its configuration hears all questions."""
@@ -315,19 +303,9 @@ class Hf(Maker):
         space["mask"] = torch.full((SEQUENCE, SEQUENCE), float("-inf")).triu(1)[None, None]
         eval(f"real({', '.join(args)})".replace("self.mask", "mask"), space)
 
-    def grown(self, draft, wide, shape, ms, most):
-        batch, clock = 1, Clock(self.device)
-        while True:
-            code = draft.render(batch, wide, shape)
-            with self.device:
-                model, get_inputs = load(code)
-                args = get_inputs()
-            if sum(t.numel() * t.element_size() for t in args) > most:
-                raise No("its inputs would be too large")
-            call = functools.partial(model, *args)
-            took = min(clock.time(call)[0] for _ in range(CALLS)) * 1e3
-            if took >= ms:
-                return code, took, model, args
-            batch *= 2 if took > ms / 4 else 4
-            if batch > LARGEST:
-                raise No("with the largest inputs it takes too short a time")
+    def grow(self, draft, ms):
+        rungs = [grow.Rung(n * draft["bytes"], draft["code"].replace(BATCH, str(n)))
+                 for n in draft["batches"]]
+        yield ALONE
+        at, took = grow.Grower(self.device, ms).grow(rungs)
+        return {"code": rungs[at].code, "ms": took, "hash": draft["hash"]}

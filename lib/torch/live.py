@@ -3,6 +3,7 @@
 matter, and the same goes in and out whenever it is called."""
 import torch
 import torch.nn as nn
+from torch._subclasses import fake_tensor
 
 from catorch import pieces
 from catorch.task import Recorder
@@ -15,6 +16,11 @@ LONG = 8                        # axes along which all has to be read
 PART = 1 << 18                  # elements that are compared at once; on a GPU, which wants many
 PART_CUDA = 1 << 26
 NOISE = {}                      # by device and type: some, to be taken from where chance says
+
+
+# By what shapes alone do not tell.
+UNKNOWN = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
+           fake_tensor.UnsupportedOperatorException, fake_tensor.UnsupportedFakeTensorException)
 
 
 class No(Exception):
@@ -68,6 +74,16 @@ class Chain:
         return results
 
 
+def fake_result(stack):
+    """The last piece's result on fake tensors: shapes are proven before anything runs."""
+    with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
+        chain = Chain(stack, pieces.render(stack))
+        try:
+            return chain.run(chain.get_inputs())[-1]
+        except Exception as exc:
+            raise No("shapes do not fit") from exc
+
+
 def wide(t):
     if t.is_complex():
         return t.to(torch.complex128)
@@ -75,10 +91,10 @@ def wide(t):
 
 
 def apart(a, b):
-    """How many elements a check at TOLERANCE tells apart."""
+    """How many elements a check at TOLERANCE tells apart; a number that stays on the device."""
     a, b = wide(a), wide(b)
     told = ~((a - b).abs() <= TOLERANCE + TOLERANCE * b.abs())
-    return (told & ~(a.isnan() & b.isnan()) & (a != b)).sum().item()
+    return (told & ~(a.isnan() & b.isnan()) & (a != b)).sum()
 
 
 def differ(a, b, least=None):
@@ -86,11 +102,14 @@ def differ(a, b, least=None):
     if a.shape != b.shape or a.dtype != b.dtype:
         return True
     least = max(a.numel() / FEW, 1) if least is None else least
+    part = PART_CUDA if a.is_cuda else PART
+    parts = zip(a.reshape(-1).split(part), b.reshape(-1).split(part), strict=True)
+    if a.is_cuda:               # waiting takes longer than counting all
+        return sum(apart(*pair) for pair in parts) >= least
     count = 0
     # A part shows it, mostly.
-    part = PART_CUDA if a.is_cuda else PART
-    for pair in zip(a.reshape(-1).split(part), b.reshape(-1).split(part), strict=True):
-        count += apart(*pair)
+    for pair in parts:
+        count += int(apart(*pair))
         if count >= least:
             return True
     return False
@@ -197,17 +216,38 @@ def writes(piece):
     return seen.most > 0
 
 
-def check(stack, device):
-    """The code of the stack, or No."""
-    code = pieces.render(stack)
-    with device:
-        chain = Chain(stack, code)
-        inputs, others = chain.get_inputs(), chain.get_inputs()
+class Draw:
+    """A stack as a file, and two draws of its inputs."""
+
+    def __init__(self, stack, device):
+        self.code = pieces.render(stack)
+        with device:
+            self.chain = Chain(stack, self.code)
+            self.inputs, self.others = self.chain.get_inputs(), self.chain.get_inputs()
+
+
+def check_draw(draw):
+    """The results, or No."""
+    chain, inputs, others = draw.chain, draw.inputs, draw.others
     results = check_calls(chain, inputs, others)
     check_pieces(chain, inputs, results)
     check_inputs(chain, inputs, others, results)
     check_rounding(chain, inputs, results)
-    return code
+    return results
+
+
+def check(stack, device):
+    """The code of the stack, or No."""
+    draw = Draw(stack, device)
+    check_draw(draw)
+    return draw.code
+
+
+def check_piece(piece, device, large=True):
+    """What a stack has to show, and what a piece alone has to."""
+    draw = Draw([piece], device)
+    results = check_draw(draw)
+    check_whole(draw, first(results[-1]), large)
 
 
 def other_part(t, other, axis):
@@ -229,13 +269,16 @@ def check_idle(whole, inputs):
 def check_alone(piece, device, large):
     """That a piece alone does more than give back what it got, in whatever shape, and, when
     it is large, reads all parts of it."""
-    with device:
-        chain = Chain([piece], pieces.render([piece]))
-        inputs, others = chain.get_inputs(), chain.get_inputs()
-    whole = first(chain.run(inputs)[-1])
+    draw = Draw([piece], device)
+    check_whole(draw, first(draw.chain.run(draw.inputs)[-1]), large)
+
+
+def check_whole(draw, whole, large):
+    chain, inputs, others = draw.chain, draw.inputs, draw.others
     check_idle(whole, inputs)
+    specs = chain.stack[0]["inputs"]
     for i, t in enumerate(inputs if large else ()):
-        for axis, n in enumerate(t.shape if pieces.is_float(piece["inputs"][i]) else ()):
+        for axis, n in enumerate(t.shape if pieces.is_float(specs[i]) else ()):
             if n < LONG:
                 continue
             mixed = other_part(t, others[i], axis)

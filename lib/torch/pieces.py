@@ -111,8 +111,8 @@ def render(pieces):
 
 
 def load(code):
-    """A model and its inputs, of a file that render() made."""
-    space = {}
+    """A model, and what makes its inputs, of a file's text."""
+    space = {"__name__": "model"}
     exec(compile(code, "model.py", "exec"), space)
     return space["Model"]().eval(), space["get_inputs"]
 

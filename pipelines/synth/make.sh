@@ -4,7 +4,9 @@
 # synth.sh's first half: tasks are made.  A file of $out under its own name is
 # whole; only judged.ndjson grows, a line at a time, and may end in half a one.
 
-PARTS=48	# of a source, so that a kill costs one of them, or $jobs
+# Of a source, so that a kill costs one of them, or $jobs; few where one program works side by side.
+PARTS=48 beside=$jobs ahead=1
+[[ $device == *cpu* || ! -e /dev/nvidiactl ]] || { PARTS=4 beside=1 ahead=$jobs; }
 
 timed() { # stage, command...: adds what it took to `times`
 	local began=$SECONDS
@@ -21,14 +23,15 @@ crawl_part() { # source, part
 	[ -e "$out/ops.$name" ] || {
 		rm -f "$out/crawl.$name"
 		# shellcheck disable=SC2086 # no word, or one
-		"$bin/ca-crawl" -q $device --seed "$seed" --part "$2/$PARTS" --ms "$ms" \
-			--min-yield 0 --summary "$out/crawl.$name" -o "$out/part.$name" "$1" &&
+		"$bin/ca-crawl" -q $device -j "$ahead" --seed "$seed" \
+			--part "$2/$PARTS" --ms "$ms" --min-yield 0 \
+			--summary "$out/crawl.$name" -o "$out/part.$name" "$1" &&
 			mv "$out/part.$name" "$out/ops.$name"
 	}
 }
 
 # The first parts of each source that are enough together: operators, and of
-# transformers twice the tasks that are wanted.  As many at once as -j says;
+# transformers twice the tasks that are wanted.  As many at once as $beside says;
 # what was crawled beyond need is kept and not used, so that the same seed makes
 # the same tasks whatever -j is.
 crawl_enough() {
@@ -38,9 +41,9 @@ crawl_enough() {
 		have=0 enough=$ops
 		[ "$source" != transformers ] || enough=$(jq '.transformers * 2 + 2' <<<"$quota")
 		for ((part = 1; part <= PARTS && have < enough; part++)); do
-			last=$((part + jobs - 1 < PARTS ? part + jobs - 1 : PARTS))
+			last=$((part + beside - 1 < PARTS ? part + beside - 1 : PARTS))
 			[ -e "$out/ops.$source.$part" ] ||
-				timed crawl parallel --will-cite -j "$jobs" --halt soon,fail=1 \
+				timed crawl parallel --will-cite -j "$beside" --halt soon,fail=1 \
 					crawl_part "$source" {} ::: $(seq $part $last)
 			crawled+=("$source.$part")
 			have=$((have + $(lines "$out/ops.$source.$part")))
@@ -94,4 +97,4 @@ combine_round() {
 }
 
 export -f combine_share crawl_part
-export bin out device want='' round=0 seed ms PARTS
+export bin out device want='' round=0 seed ms PARTS ahead

@@ -163,6 +163,88 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	[ "$(jq -c .keep judged | sort | uniq -c | tr -s ' ')" = ' 2 true' ]
 }
 
+@test "what is made, and in which order, does not hang on -j; a signal is no deadline" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	run --separate-stderr "$bin/ca-crawl" --device cpu --ms 0.001 --seed 5 \
+		--summary sum --only nn.functional.l --only fft.fft torch
+	[[ $stderr != *"No module named 'numpy'"* ]] || skip 'no NumPy'
+	[ "$status" = 0 ]
+	jq -r .source.ref <<<"$output" >one
+	[ "$(wc -l <one)" -gt 8 ]
+	"$bin/ca-crawl" -q --device cpu --ms 0.001 --seed 5 -j 3 \
+		--only nn.functional.l --only fft.fft torch | jq -r .source.ref >three
+	cmp one three
+	[ "$(jq -r '.seconds | keys | join(" ")' sum)" = 'alone idle prepare shared wait' ]
+	[ "$(jq '.seconds | .prepare > 0 and .alone > 0' sum)" = true ]
+	# -n ends it, though others are prepared.
+	run -0 "$bin/ca-crawl" -q --device cpu --ms 0.001 --seed 5 -j 2 -n 2 \
+		--only nn.functional.l --only fft.fft torch
+	[ "$(jq -r .source.ref <<<"$output")" = "$(head -n 2 one)" ]
+	# Interrupted when the first one is there.
+	"$bin/ca-crawl" -v --device cpu --ms 0.001 torch >first 2>said 3>&- &
+	pid=$!
+	until [ -s first ]; do
+		kill -0 $pid
+		sleep 0.1
+	done
+	kill -TERM $pid
+	status=0
+	wait $pid || status=$?
+	[ "$status" = 143 ]
+	! grep 'did not answer' said
+}
+
+@test "sizes are found in few tries" {
+	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
+	cat >check.py <<-'END'
+		import sys, types
+		package = types.ModuleType("catorch")
+		package.__path__ = [sys.argv[1] + "/lib/torch"]
+		sys.modules["catorch"] = package
+		import torch
+		from catorch import grow
+
+		def found(ms, law, most=32 << 30, fails=None):
+		    grower = grow.Grower(torch.device("cpu"), ms)
+		    tried = []
+		    def time(rung, calls=grow.CALLS):
+		        tried.append(rung.nbytes)
+		        if fails and rung.nbytes >= fails:
+		            raise MemoryError
+		        return law(rung.nbytes)
+		    grower.time = time
+		    rungs = [grow.Rung(1000 << i, "") for i in range(40) if 1000 << i <= most]
+		    at, took = grower.grow(rungs)
+		    return rungs[at].nbytes, took, len(tried)
+
+		# As time goes with bytes: alike, with a start of its own, steeper, less.
+		for law in (lambda n: n * 1e-9, lambda n: 0.02 + n * 5e-10, lambda n: n ** 1.5 * 1e-12,
+		            lambda n: n ** 2 * 1e-16, lambda n: n ** 0.5 * 1e-4):
+		    for ms in 1.05, 3:
+		        n, took, tries = found(ms, law)
+		        assert ms <= took < 4 * ms and tries <= 7, (n, took, tries)
+		# What takes long when small stays so.
+		n, took, tries = found(1, lambda n: n * 1e-4)
+		assert n <= 64000 and took < 4, (n, took)
+		# Sizes that do not work end the growth, whatever they were to take.
+		n, took, tries = found(1, lambda n: n * 1e-9, fails=1 << 29)
+		assert n < 1 << 29 and 0.4 < took < 1 and tries < 9, (n, took, tries)
+		try:
+		    found(100, lambda n: n * 1e-9, most=1 << 28)
+		except grow.No as exc:
+		    assert "with the largest inputs" in str(exc)
+		else:
+		    raise AssertionError
+		try:
+		    found(1, lambda n: n * 1e-9, fails=1)
+		except MemoryError:
+		    pass
+		else:
+		    raise AssertionError
+	END
+	"$("$bin/ca-torch" | jq -r .python)" check.py "$root"
+}
+
 @test "an operator that reads only a part of what it gets is none" {
 	"$bin/ca-torch" >/dev/null 2>&1 || skip 'no PyTorch'
 	cat >check.py <<-'END'
