@@ -3,21 +3,18 @@
  * Whole tensors: chunks handed to threads, sums in the order of the elements
  * so that the result is the same for any number of threads.
  */
-#define _GNU_SOURCE
 #include "judge/compare.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/pieces.h"
 #include "judge/compare_block.h"
 #include "torch/torch.h"
 
 #define CHUNK ((uint64_t)1 << 18)	/* elements */
 #define BYTE_CHUNK ((size_t)4 << 20)
-#define THREADS_MAX 64
 
 static int any_dim(const struct view *v, int64_t below)
 {
@@ -40,54 +37,6 @@ int view_count(const struct view *v, uint64_t *n, uint64_t *bytes)
 	if (__builtin_mul_overflow(*n, size, bytes) || *bytes > INT64_MAX)
 		return -1;
 	return 0;
-}
-
-/* Work that falls into numbered parts. */
-struct pieces {
-	void (*part)(void *ctx, uint64_t i);
-	void *ctx;
-	uint64_t n;
-	atomic_uint_least64_t next;
-};
-
-static void *pieces_worker(void *arg)
-{
-	struct pieces *p = arg;
-	uint64_t i;
-
-	while ((i = atomic_fetch_add(&p->next, 1)) < p->n)
-		p->part(p->ctx, i);
-	return NULL;
-}
-
-static unsigned processors(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1;
-	return (unsigned)CPU_COUNT(&set);
-}
-
-/* The caller works too, so that too few threads only mean more time. */
-static void pieces_run(struct pieces *p, unsigned threads)
-{
-	pthread_t id[THREADS_MAX];
-	unsigned made = 0;
-
-	if (!threads)
-		threads = processors();
-	if (threads > THREADS_MAX)
-		threads = THREADS_MAX;
-	if (threads > p->n)
-		threads = (unsigned)p->n;
-	atomic_init(&p->next, 0);
-	while (made + 1 < threads &&
-	       !pthread_create(&id[made], NULL, pieces_worker, p))
-		made++;
-	pieces_worker(p);
-	while (made)
-		pthread_join(id[--made], NULL);
 }
 
 struct cmp_elem_rule cmp_elem(const struct cmp_rule *rule, int have64)
@@ -148,18 +97,18 @@ int compare(const struct cmp_rule *rule, const struct view *got,
 {
 	struct job j = { got, ref, fp64, cmp_elem(rule, fp64 != NULL), 0,
 			 NULL };
-	struct pieces p = { compare_chunk, &j, 0, 0 };
 	struct cmp_acc sum;
+	uint64_t chunks;
 
 	if (check_views(got, ref, fp64, &j.n, e))
 		return -1;
-	p.n = (j.n + CHUNK - 1) / CHUNK;
-	j.acc = calloc(p.n ? p.n : 1, sizeof(*j.acc));
+	chunks = (j.n + CHUNK - 1) / CHUNK;
+	j.acc = calloc(chunks ? chunks : 1, sizeof(*j.acc));
 	if (!j.acc)
 		return err_set(e, CA_SOFTWARE, "out of memory");
-	pieces_run(&p, threads);
+	pieces_run(compare_chunk, &j, chunks, threads);
 	cmp_acc_init(&sum);
-	for (uint64_t i = 0; i < p.n; i++)
+	for (uint64_t i = 0; i < chunks; i++)
 		cmp_acc_merge(&sum, &j.acc[i]);
 	free(j.acc);
 	cmp_finish(rule, ref, fp64 != NULL, &sum, r);
@@ -257,13 +206,10 @@ int bytes_differ(const void *a, const void *b, size_t n, unsigned threads,
 		 size_t *at)
 {
 	struct bytes_job j = { a, b, n, UINT64_MAX };
-	struct pieces p = { bytes_chunk, &j, n / BYTE_CHUNK + 1, 0 };
 
 	if (!n)
 		return 0;
-	if (n % BYTE_CHUNK == 0)
-		p.n--;
-	pieces_run(&p, threads);
+	pieces_run(bytes_chunk, &j, (n + BYTE_CHUNK - 1) / BYTE_CHUNK, threads);
 	if (atomic_load(&j.first) == UINT64_MAX)
 		return 0;
 	if (at)

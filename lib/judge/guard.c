@@ -7,14 +7,17 @@
 #include "judge/guard.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pieces.h"
 #include "judge/compare_block.h"
 #include "torch/torch.h"
 
 #define BLOCK 1024
+#define PART ((uint64_t)1 << 18)	/* elements that a thread takes */
 #define FLOOR_LOOSE 4.0		/* times the largest error of loose math */
 #define SHARE_SEEN 64		/* one in so many must be beyond that, */
 #define CASE_SEEN 16		/* or so many in every case */
@@ -211,18 +214,79 @@ static void tally_one(struct tally *t, const struct leaf_job *j, double got,
 	}
 }
 
-static void tally_source(struct tally *t, const struct leaf_job *j,
-			 const struct part *want, const struct source *s)
+static void tally_init(struct tally *t)
 {
+	memset(t, 0, sizeof(*t));
+	t->rounding = 1;
+	t->least = UINT64_MAX;
+}
+
+/* Counts only, so that it is all one who comes first. */
+static void tally_add(struct tally *t, const struct tally *more)
+{
+	t->differs += more->differs;
+	t->seen += more->seen;
+	t->classes += more->classes;
+	t->rounding &= more->rounding;
+	for (unsigned i = 0; i < BINS; i++)
+		t->bin[i] += more->bin[i];
+}
+
+/* One answer beside one expectation. */
+struct tally_job {
+	const struct leaf_job *j;
+	const struct part *want;
+	const struct source *s;
+	struct tally *sum;
+	pthread_mutex_t lock;	/* of *sum */
+	int failed;
+};
+
+static uint64_t parts_of(uint64_t n)
+{
+	return (n + PART - 1) / PART;
+}
+
+static uint64_t part_end(uint64_t n, uint64_t i)
+{
+	return n - i * PART < PART ? n : (i + 1) * PART;
+}
+
+static void tally_part(void *ctx, uint64_t i)
+{
+	struct tally_job *t = ctx;
+	uint64_t end = part_end(t->want->n, i);
+	struct tally *own = malloc(sizeof(*own));
 	double w[BLOCK], g[BLOCK];
 
-	for (uint64_t at = 0, k; at < want->n; at += k) {
-		k = want->n - at < BLOCK ? want->n - at : BLOCK;
-		view_doubles(&want->v, at, k, w);
-		fill(s, at, k, g);
-		for (uint64_t i = 0; i < k; i++)
-			tally_one(t, j, g[i], w[i]);
+	if (own)
+		tally_init(own);
+	for (uint64_t at = i * PART, k; own && at < end; at += k) {
+		k = end - at < BLOCK ? end - at : BLOCK;
+		view_doubles(&t->want->v, at, k, w);
+		fill(t->s, at, k, g);
+		for (uint64_t x = 0; x < k; x++)
+			tally_one(own, t->j, g[x], w[x]);
 	}
+	pthread_mutex_lock(&t->lock);
+	if (own)
+		tally_add(t->sum, own);
+	else
+		t->failed = 1;
+	pthread_mutex_unlock(&t->lock);
+	free(own);
+}
+
+/* -1 without memory. */
+static int tally_source(struct tally *sum, const struct leaf_job *j,
+			const struct part *want, const struct source *s)
+{
+	struct tally_job t = { .j = j, .want = want, .s = s, .sum = sum };
+
+	pthread_mutex_init(&t.lock, NULL);
+	pieces_run(tally_part, &t, parts_of(want->n), 0);
+	pthread_mutex_destroy(&t.lock);
+	return t.failed ? -1 : 0;
 }
 
 /* The largest s at which half of D still misses; D is not empty. */
@@ -268,30 +332,53 @@ static void weigh(struct guard_leaf *l, enum guard_answer a,
 /* Below this nothing is asked of any type: see guard.h. */
 #define LEAST_NOISE 0x1p-13
 
-/* Largest u of one view against another, where both are finite; *top grows to
- * the largest finite |want|. */
-static double largest_u(const struct leaf_job *j, const struct part *want,
-			const struct view *v, double *top, uint64_t *finite)
-{
-	double w[BLOCK], g[BLOCK], worst = 0;
+/* How far one view is off another, where both are finite. */
+struct extremes {
+	const struct leaf_job *j;
+	const struct part *want;
+	const struct view *v;
+	pthread_mutex_t lock;	/* of what follows */
+	double worst;		/* largest u */
+	double top;		/* largest finite |want| */
+	uint64_t finite;
+};
 
-	for (uint64_t at = 0, k; at < want->n; at += k) {
-		k = want->n - at < BLOCK ? want->n - at : BLOCK;
-		view_doubles(&want->v, at, k, w);
-		view_doubles(v, at, k, g);
-		for (uint64_t i = 0; i < k; i++) {
-			double aw = fabs(w[i]), d = fabs(g[i] - w[i]);
+static void extremes_part(void *ctx, uint64_t i)
+{
+	struct extremes *x = ctx;
+	uint64_t end = part_end(x->want->n, i), finite = 0;
+	double w[BLOCK], g[BLOCK], worst = 0, top = 0;
+
+	for (uint64_t at = i * PART, k; at < end; at += k) {
+		k = end - at < BLOCK ? end - at : BLOCK;
+		view_doubles(&x->want->v, at, k, w);
+		view_doubles(x->v, at, k, g);
+		for (uint64_t n = 0; n < k; n++) {
+			double aw = fabs(w[n]), d = fabs(g[n] - w[n]);
 
 			if (!isfinite(aw))
 				continue;
-			(*finite)++;
-			*top = fmax(*top, aw);
-			d /= j->atol + j->rtol * aw;
+			finite++;
+			top = fmax(top, aw);
+			d /= x->j->atol + x->j->rtol * aw;
 			if (isfinite(d) && d > worst)
 				worst = d;
 		}
 	}
-	return worst;
+	pthread_mutex_lock(&x->lock);
+	x->worst = fmax(x->worst, worst);
+	x->top = fmax(x->top, top);
+	x->finite += finite;
+	pthread_mutex_unlock(&x->lock);
+}
+
+static void extremes_find(struct extremes *x, const struct leaf_job *j,
+			  const struct part *want, const struct view *v)
+{
+	*x = (struct extremes){ .j = j, .want = want, .v = v };
+	pthread_mutex_init(&x->lock, NULL);
+	pieces_run(extremes_part, x, parts_of(want->n), 0);
+	pthread_mutex_destroy(&x->lock);
 }
 
 struct guard_run {
@@ -302,6 +389,7 @@ struct guard_run {
 	struct leaf_job job;
 	struct guard_leaf *out;
 	struct tally *tally;
+	int failed;		/* for lack of memory */
 };
 
 static int fits(const struct view *v, const struct view *want,
@@ -321,22 +409,23 @@ static int measure_noise(struct guard_run *g, struct guard_result *res,
 
 	for (size_t c = 0; c < g->ncase; c++) {
 		const struct guard_case *k = &g->cases[c];
-		uint64_t finite = 0, again = 0;
+		struct extremes x;
 		struct part p;
 
-		largest_u(&g->job, &g->want[c], &g->want[c].v, &top, &finite);
+		extremes_find(&x, &g->job, &g->want[c], &g->want[c].v);
+		top = fmax(top, x.top);
+		g->out->finite += x.finite;
+		if (!x.finite && g->want[c].n)
+			res->no_finite = 1;
 		for (size_t i = 0; i < k->nloose; i++) {
 			if (!fits(&k->loose[i][g->leaf], &k->want[g->leaf],
 				  &p))
 				return err_set(e, CA_SOFTWARE,
 					       "guard: loose result %zu does "
 					       "not fit", i);
-			worst = fmax(worst, largest_u(&g->job, &g->want[c],
-						      &p.v, &top, &again));
+			extremes_find(&x, &g->job, &g->want[c], &p.v);
+			worst = fmax(worst, x.worst);
 		}
-		g->out->finite += finite;
-		if (!finite && g->want[c].n)
-			res->no_finite = 1;
 	}
 	g->job.rounding = 4 * cmp_half_ulp(t);
 	if (g->job.exact)
@@ -350,9 +439,7 @@ static int measure_noise(struct guard_run *g, struct guard_result *res,
 
 static void answer_begin(struct guard_run *g)
 {
-	memset(g->tally, 0, sizeof(*g->tally));
-	g->tally->rounding = 1;
-	g->tally->least = UINT64_MAX;
+	tally_init(g->tally);
 }
 
 static void answer_case(struct guard_run *g, size_t c,
@@ -360,7 +447,7 @@ static void answer_case(struct guard_run *g, size_t c,
 {
 	uint64_t before = g->tally->seen, n;
 
-	tally_source(g->tally, &g->job, &g->want[c], s);
+	g->failed |= tally_source(g->tally, &g->job, &g->want[c], s);
 	n = g->tally->seen - before;
 	if (n < g->tally->least)
 		g->tally->least = n;
@@ -386,45 +473,63 @@ static void try_constant(struct guard_run *g, enum guard_answer a)
 	answer_end(g, a);
 }
 
-/* Along one axis; over the whole when len is 0. */
-static int try_means(struct guard_run *g, enum guard_answer a, uint64_t inner,
-		     uint64_t len)
-{
-	answer_begin(g);
-	for (size_t c = 0; c < g->ncase; c++) {
-		const struct part *w = &g->want[c];
-		struct source s = { NULL, NULL, inner, len ? len : w->n };
-		double *means = w->n ? axis_means(w, inner, s.len) : NULL;
+/* Of all cases. */
+struct means_job {
+	struct guard_run *g;
+	uint64_t inner, len;
+	double *means[GUARD_CASES_MAX];
+};
 
-		s.means = means;
-		if (means)
-			answer_case(g, c, &s);
-		free(means);
-		if (w->n && !means)
-			return -1;
-	}
-	answer_end(g, a);
-	return 0;
+static uint64_t axis_length(const struct means_job *m, uint64_t c)
+{
+	return m->len ? m->len : m->g->want[c].n;
 }
 
-static int try_all_means(struct guard_run *g)
+static void means_part(void *ctx, uint64_t c)
+{
+	struct means_job *m = ctx;
+	const struct part *w = &m->g->want[c];
+
+	if (w->n)
+		m->means[c] = axis_means(w, m->inner, axis_length(m, c));
+}
+
+/* Along one axis; over the whole when len is 0. */
+static void try_means(struct guard_run *g, enum guard_answer a, uint64_t inner,
+		      uint64_t len)
+{
+	struct means_job m = { .g = g, .inner = inner, .len = len };
+
+	pieces_run(means_part, &m, g->ncase, 0);
+	answer_begin(g);
+	for (size_t c = 0; c < g->ncase; c++) {
+		struct source s = { NULL, m.means[c], inner,
+				    axis_length(&m, c) };
+
+		if (m.means[c])
+			answer_case(g, c, &s);
+		else if (g->want[c].n)
+			g->failed = 1;
+		free(m.means[c]);
+	}
+	answer_end(g, a);
+}
+
+static void try_all_means(struct guard_run *g)
 {
 	const struct view *v = &g->want[0].v;
 
 	if (g->job.exact) {
 		try_constant(g, GUARD_MEAN);
-		return 0;
+		return;
 	}
-	if (try_means(g, GUARD_MEAN, 1, 0))
-		return -1;
+	try_means(g, GUARD_MEAN, 1, 0);
 	for (uint32_t d = 0; d < v->ndim; d++) {
 		uint64_t len = (uint64_t)v->shape[d];
 
-		if (len > 1 && len < g->want[0].n &&
-		    try_means(g, GUARD_SLICE_MEAN, product(v, d + 1), len))
-			return -1;
+		if (len > 1 && len < g->want[0].n)
+			try_means(g, GUARD_SLICE_MEAN, product(v, d + 1), len);
 	}
-	return 0;
 }
 
 /* An input with as many elements, whatever its shape or real type. */
@@ -518,12 +623,13 @@ static int run_leaf(struct guard_run *g, struct guard_result *res,
 	if (prepare(g, e) || measure_noise(g, res, e))
 		return -1;
 	try_constant(g, GUARD_ZEROS);
-	if (try_all_means(g))
-		return err_set(e, CA_SOFTWARE, "out of memory");
+	try_all_means(g);
 	try_copies(g);
 	try_other(g, GUARD_OTHER_INPUT);
 	try_other(g, GUARD_PART);
 	try_other(g, GUARD_OTHER_WEIGHTS);
+	if (g->failed)
+		return err_set(e, CA_SOFTWARE, "out of memory");
 	l->noise = g->job.noise;
 	l->factor = fmax(fmin(1, l->limit), g->job.floor);
 	return 0;
