@@ -123,8 +123,9 @@ static int lay_out(struct work *w, struct err *e)
 	for (i = 0; i < w->p->nunit; i++)
 		if (out_of(path, w, i, e) < 0 || mkdir_p(path, 0711, e) < 0)
 			return -1;
-	return write_tree(w, &w->p->tree, e) < 0 ? -1 :
-	       write_tree(w, &w->p->made, e);
+	return write_tree(w, &w->p->tree, e) < 0 ||
+	       write_tree(w, &w->p->made, e) < 0 ? -1 :
+	       write_tree(w, &w->p->stubs, e);
 }
 
 /* Whether the disk that we build on is full: then it is not the candidate's

@@ -10,6 +10,7 @@
 #include "base/opt.h"
 #include "build/device.h"
 #include "build/record.h"
+#include "build/stub.h"
 
 #define GIB ((int64_t)1 << 30)
 #define ALL_CU "all.cu"		/* made for the kernel form */
@@ -376,19 +377,20 @@ static int link_libs(struct plan *p, struct arena *a, struct args *v,
 	return 0;
 }
 
-static void link_torch(struct plan *p, struct arena *a, struct args *v)
+static int link_torch(struct plan *p, struct arena *a, struct args *v)
 {
-	static const char *const libs[] = {
-		"-ltorch_cpu", "-ltorch", "-lc10", "-ltorch_python", NULL
-	};
-	static const char *const cuda[] = {
-		"-ltorch_cuda", "-lc10_cuda", "-lcudart", NULL
-	};
+	size_t i;
 
-	arg(v, arena_printf(a, "-L%s/lib", p->tc.torch));
-	args_add(v, libs);
+	if (stub_torch(p->tc.torch, p->cuda, a, &p->stubs) < 0)
+		return -1;
+	/* They have nothing that is needed. */
+	arg(v, "-Wl,--no-as-needed");
+	for (i = 0; i < p->stubs.n; i++)
+		arg(v, p->stubs.file[i].path);
+	arg(v, "-Wl,--as-needed");
 	if (p->cuda)
-		args_add(v, cuda);
+		arg(v, "-lcudart");
+	return 0;
 }
 
 /*
@@ -462,9 +464,9 @@ static int make_link(struct plan *p, struct arena *a, struct err *e)
 	}
 	if (link_libs(p, a, &v, e) < 0)
 		return -1;
-	if (uses_torch(p))
-		link_torch(p, a, &v);
-	else if (p->cuda)
+	if (uses_torch(p) && link_torch(p, a, &v))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	if (p->cuda && !uses_torch(p))
 		args_add(&v, cudart);
 	arg(&v, "-lm");
 	if (v.failed)
@@ -512,6 +514,7 @@ static int make_key(struct plan *p, struct err *e)
 		hash_part(h, p->exts.v[i].request, HASH_HEX - 1);
 	hash_files(h, &p->tree);
 	hash_files(h, &p->made);
+	hash_files(h, &p->stubs);
 	hash_end(h, sum);
 	hex(sum, sizeof(sum), p->key);
 	return 0;

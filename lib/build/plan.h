@@ -34,6 +34,7 @@ struct plan {
 	enum plan_headers headers;
 	struct exts exts;		/* inline form only */
 	struct source_tree made;	/* files written beside the tree */
+	struct source_tree stubs;	/* in the place of torch's libraries */
 	int empty;			/* the record holds no file at all */
 	int cuda;
 	const char *arch;		/* "sm_90a"; "native" on the CPU */
