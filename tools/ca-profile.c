@@ -65,6 +65,12 @@ static void print(void *ctx, const struct rec *r)
 	json_free(p);
 }
 
+static void written(void *ctx)
+{
+	(void)ctx;
+	judging_written(&judging);
+}
+
 static void idle(void *ctx, int fd)
 {
 	(void)ctx;
@@ -117,6 +123,7 @@ int main(int argc, char **argv)
 		.name = "ca-profile", .record = record,
 		.directory = judging_directory, .wants = wants,
 		.status = status, .idle = idle,
+		.rest = written,
 	};
 	struct err e = ERR_INIT;
 	struct common c;

@@ -91,6 +91,12 @@ static void done(void *ctx, const struct rec *r)
 		print_row(r);
 }
 
+static void written(void *ctx)
+{
+	(void)ctx;
+	judging_written(&judging);
+}
+
 static const char *status(void *ctx, const struct rec *r)
 {
 	static const char *const words[] = { "-1", "1", "2", "3" };
@@ -169,7 +175,7 @@ int main(int argc, char **argv)
 	struct stage_ops ops = {
 		.name = "ca-reward", .record = record,
 		.directory = judging_directory, .wants = judging_wants,
-		.done = done, .status = status,
+		.done = done, .status = status, .rest = written,
 	};
 	struct err e = ERR_INIT;
 	struct common c;

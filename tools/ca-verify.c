@@ -41,6 +41,12 @@ static void done(void *ctx, const struct rec *r)
 	str_release(&text);
 }
 
+static void written(void *ctx)
+{
+	(void)ctx;
+	judging_written(&judging);
+}
+
 static void idle(void *ctx, int fd)
 {
 	(void)ctx;
@@ -79,6 +85,7 @@ int main(int argc, char **argv)
 		.name = "ca-verify", .record = record,
 		.directory = judging_directory, .wants = judging_wants,
 		.done = done, .status = status, .idle = idle,
+		.rest = written,
 	};
 	struct err e = ERR_INIT;
 	struct common c;

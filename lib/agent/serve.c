@@ -49,6 +49,14 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	       judge_reference(j, r, e);
 }
 
+static void written(void *ctx)
+{
+	struct serve *s = ctx;
+
+	judging_written(&s->quick);
+	judging_written(&s->full);
+}
+
 static void idle(void *ctx, int fd)
 {
 	struct serve *s = ctx;
@@ -63,7 +71,7 @@ int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 			   .quick_grade = quick_grade };
 	struct stage_ops ops = {
 		.name = "ca-agent", .record = judge, .wants = judging_wants,
-		.idle = idle, .ctx = &s
+		.idle = idle, .rest = written, .ctx = &s
 	};
 	struct common own = *c;
 	int rc;

@@ -19,12 +19,15 @@
 #include "base/sig.h"
 #include "cu/lease.h"
 
-#define RETRY_NS 20000000
+/* Between two looks: an eighth of what was waited, so that little is added. */
+#define RETRY_SHARE 8
+#define RETRY_LEAST 200000
+#define RETRY_MOST 20000000
 
 struct wait {
 	const char *name;
 	double seconds;
-	int64_t end;
+	int64_t began, end;
 };
 
 static int open_lock(const char *dir, const char *name, const char *suffix,
@@ -89,10 +92,16 @@ static int lease_dir(char dir[CA_PATH_MAX], struct err *e)
 	return rc > 0 ? 0 : rc < 0 ? -1 : elsewhere(dir, e);
 }
 
+static void rest(const struct wait *w)
+{
+	int64_t ns = (now_ns() - w->began) / RETRY_SHARE + RETRY_LEAST;
+	struct timespec nap = { 0, ns < RETRY_MOST ? ns : RETRY_MOST };
+
+	nanosleep(&nap, NULL);
+}
+
 static int lock(int fd, int how, const struct wait *w, struct err *e)
 {
-	const struct timespec nap = { 0, RETRY_NS };
-
 	while (flock(fd, how | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return err_sys(e, CA_UNAVAILABLE,
@@ -104,7 +113,7 @@ static int lock(int fd, int how, const struct wait *w, struct err *e)
 			return err_set(e, CA_UNAVAILABLE, "the lease of '%s' "
 				       "was not free within %.0f s", w->name,
 				       w->seconds);
-		nanosleep(&nap, NULL);
+		rest(w);
 	}
 	return 0;
 }
@@ -128,7 +137,8 @@ int lease_open(struct lease *l, const char *name, struct err *e)
 int lease_lock(const struct lease *l, const char *name, int exclusive,
 	       double seconds, struct err *e)
 {
-	const struct wait w = { name, seconds, deadline_in(seconds) };
+	const struct wait w = { name, seconds, now_ns(),
+				deadline_in(seconds) };
 	int how = exclusive ? LOCK_EX : LOCK_SH, rc;
 
 	rc = lock(l->gate, how, &w, e);
@@ -166,6 +176,12 @@ int lease_take(const char *name, int exclusive, double seconds,
 	}
 	close(l.gate);
 	return l.lock;
+}
+
+int lease_share(int fd)
+{
+	/* The kernel gives the one up before it takes the other. */
+	return flock(fd, LOCK_SH | LOCK_NB) ? -1 : 0;
 }
 
 static int user_path(const char *name, pid_t pid, char *path, size_t len,

@@ -21,6 +21,10 @@
 int lease_take(const char *name, int exclusive, double seconds,
 	       struct err *e);
 
+/* Makes the lease behind a descriptor of lease_take's a shared one; -1 when
+ * somebody else was quicker, and it is lost. */
+int lease_share(int fd);
+
 /*
  * Says of a process, the caller or a host that forks for it, that it keeps to
  * the lease for as long as the caller lives: what it and its children have on

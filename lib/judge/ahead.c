@@ -20,7 +20,6 @@
 #define SLEEP_SECONDS 30	/* for a jail to be made */
 #define GREET_MS 60000		/* for a host to start */
 #define DISMISS_SECONDS 10	/* for somebody's clock to stop */
-#define PROVIDE_SECONDS 2
 #define FIRST_ROLES 4
 
 /* Under which name the host keeps compiled code of this program. */
@@ -71,7 +70,7 @@ static int first_request(struct judge *j, const struct purpose *u,
 	struct mem *const mem[] = { seen };
 	int n = traced(j, u);
 
-	if (n && j->dev->ops->shared(j->dev, TRACE_BYTES, 1, seen, e))
+	if (n && hostmem_sparse(TRACE_BYTES, seen, e))
 		return -1;
 	if (judge_on_cuda(j))
 		region_request(req, "warm", name, mem, (size_t)n, fd);
@@ -206,6 +205,20 @@ void ahead_end(struct judge *j, struct torch_child *c)
 	torch_move(j->host, &j->ending[j->nending++], c);
 }
 
+void ahead_keep(struct judge *j, struct torch_child *c)
+{
+	if (j->keeps && j->nkept < KEPT_MAX && device_cuda_roomy(j->dev))
+		torch_move(j->host, &j->kept[j->nkept++], c);
+	else
+		ahead_end(j, c);
+}
+
+void ahead_let_go(struct judge *j)
+{
+	while (j->nkept)
+		ahead_end(j, &j->kept[--j->nkept]);
+}
+
 void ahead_settle(struct judge *j)
 {
 	for (size_t i = 0; i < AHEAD_MAX; i++) {
@@ -219,6 +232,7 @@ void ahead_settle(struct judge *j)
 		if (torch_kill(j->host, &j->ending[--j->nending], NULL))
 			j->undead = 1;
 	j->leaving = 0;
+	judge_free_all(j);
 }
 
 /* Whether the host says hello before there is something to read. */
@@ -263,6 +277,8 @@ static void know_compilers(const struct judge *j, int fd)
 
 void judge_begin(struct judge *j, int fd, int times)
 {
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
 	/* Neither the forks nor new contexts may disturb somebody's clock. */
 	if (!j->host || !greeted_before(j, fd) ||
 	    j->dev->ops->lease(j->dev, 0, 0, NULL))
@@ -272,13 +288,18 @@ void judge_begin(struct judge *j, int fd, int times)
 		if (first_role(j, i))
 			ahead_want(j, &(struct purpose){ first_role(j, i), 0,
 							 NULL });
-	know_compilers(j, fd);
-	/* So that nobody waits for NVML later. */
-	if (judge_on_cuda(j))
-		(void)j->dev->ops->foreign(j->dev, NULL);
+	if (!judge_on_cuda(j))
+		know_compilers(j, fd);
 	runner_ahead(j);
 	ahead_settle(j);
 	j->dev->ops->unlease(j->dev);
+	if (!judge_on_cuda(j))
+		return;
+	/* Nothing of this disturbs a GPU's clock, and whoever is before us in a
+	 * pipeline waits for the lease. */
+	know_compilers(j, fd);
+	if (poll(&p, 1, 0) == 0)	/* so that nobody waits for NVML */
+		(void)j->dev->ops->foreign(j->dev, NULL);
 }
 
 static void hang_up(struct torch_child *c)
@@ -288,59 +309,55 @@ static void hang_up(struct torch_child *c)
 	c->fd = -1;
 }
 
-/* One more for the host to keep.  It waits until this tool has gone, whose end
- * it would slow down; the lease is its own too until its context is there. */
-static void park(struct judge *j, const char *role, const int token[2],
-		 int gate)
+/*
+ * One more for the host to keep.  It waits until this tool has gone, whose end
+ * it would slow down, then for its turn and for the lease, which it gives back
+ * when its context is there.
+ */
+static int park(struct judge *j, const char *role, int gate)
 {
 	const struct purpose u = { role, 0, NULL };
 	struct torch_spawn s = wish(j, &u, NULL);
+	int fds[2 + DEVICE_TURN], reg = device_cuda_registration(j->dev);
 	struct mem seen = MEM_NONE;
 	struct str req = STR_INIT;
-	int fds[3], n = first_request(j, &u, &seen, &req, fds, NULL);
+	int n, rc = -1;
 
-	if (n >= 0 && !req.failed) {
+	n = first_request(j, &u, &seen, &req, fds, NULL);
+	if (reg >= 0 && n >= 0 && !req.failed &&
+	    !device_cuda_turn(j->dev, fds + n + 1)) {
+		fds[n] = gate;
 		req.len--;		/* the closing brace */
 		str_addf(&req, ",\"after\":%d}", n);
-		fds[n] = gate;
-		fds[n + 1] = token[0];
 		s.first = &req;
 		s.fds = fds;
-		s.nfds = (size_t)n + 2;
-		(void)torch_park(j->host, &s, token[1],
-				 seen.p ? seen.fd : -1, NULL);
+		s.nfds = (size_t)n + 1 + DEVICE_TURN;
+		rc = torch_park(j->host, &s, reg, seen.p ? seen.fd : -1, NULL);
+		for (int i = 1; i <= DEVICE_TURN; i++)
+			close(fds[n + i]);
 	}
+	if (reg >= 0)
+		close(reg);
 	j->dev->ops->release(j->dev, &seen);
 	str_release(&req);
+	return rc;
 }
 
 void ahead_provide(struct judge *j)
 {
-	int token[2], gate[2];
+	int gate[2], rc = 0;
 
 	if (!j->times || !j->host || !torch_is_shared(j->host) ||
-	    !ahead_parks(j) ||
-	    j->dev->ops->lease(j->dev, 0, PROVIDE_SECONDS, NULL))
+	    !ahead_parks(j) || !device_cuda_roomy(j->dev))
 		return;
-	device_cuda_tokens(j->dev, token);
 	/* Its other end closes with this process. */
-	if (pipe2(gate, O_CLOEXEC)) {
-		gate[0] = -1;
-		if (token[1] >= 0)
-			close(token[1]);
-		token[1] = -1;
-	}
-	/* Those who verify need the first two as well; by now a profile may
-	 * wait for the lease behind them. */
-	for (size_t i = 0; i < FIRST_ROLES + 2 && token[1] >= 0; i++)
+	if (pipe2(gate, O_CLOEXEC))
+		return;
+	/* Those who verify need the first two as well. */
+	for (size_t i = 0; i < FIRST_ROLES + 2 && !rc; i++)
 		if (first_role(j, i % FIRST_ROLES))
-			park(j, first_role(j, i % FIRST_ROLES), token,
-			     gate[0]);
-	if (gate[0] >= 0)
-		close(gate[0]);
-	if (token[1] >= 0)
-		close(token[1]);
-	j->dev->ops->unlease(j->dev);
+			rc = park(j, first_role(j, i % FIRST_ROLES), gate[0]);
+	close(gate[0]);
 }
 
 static int is_any_ready(const struct judge *j)
@@ -371,6 +388,8 @@ void ahead_leave(struct judge *j)
 			hang_up(&j->ahead[i].c);
 			j->dev->ops->release(j->dev, &j->ahead[i].seen);
 		}
+	while (j->nkept)
+		hang_up(&j->kept[--j->nkept]);
 	while (j->nending)
 		hang_up(&j->ending[--j->nending]);
 	memset(j->ahead, 0, sizeof(j->ahead));

@@ -37,13 +37,21 @@ int ahead_parks(const struct judge *j);
 /* Ends a process without waiting for it. */
 void ahead_end(struct judge *j, struct torch_child *c);
 
+/* The same later: on CUDA the end of a context takes longer than what a trusted
+ * runner that sleeps could disturb, so that a try keeps it (j->keeps) until the
+ * clocks have stopped, where the GPU has room.  ahead_let_go ends all that are
+ * kept, without waiting either. */
+void ahead_keep(struct judge *j, struct torch_child *c);
+void ahead_let_go(struct judge *j);
+
 /* Waits until those that were asked for sleep and those that were ended are
  * gone; else j->undead is set. */
 void ahead_settle(struct judge *j);
 
-/* Before a judge that has timed closes: on CUDA has a shared host keep what
- * ca-verify and ca-profile begin with, processes whose contexts are made under
- * a lease that they hold themselves.  Nobody waits for them. */
+/* Before a judge that has timed closes: on a large GPU has a shared host keep
+ * what ca-verify and ca-profile begin with, processes whose contexts are made
+ * one after the other, under a lease that they take themselves.  Nobody waits
+ * for them. */
 void ahead_provide(struct judge *j);
 
 /* Then, no lease held: on CUDA ends those that wait, whose

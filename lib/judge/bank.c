@@ -26,9 +26,9 @@ void bank_init(struct bank *b, struct judge *j, const struct oracle *o,
 void bank_release(struct bank *b)
 {
 	for (size_t i = 0; b->j && i < BANK_MAX; i++) {
-		b->j->dev->ops->release(b->j->dev, &b->s[i].inputs);
-		b->j->dev->ops->release(b->j->dev, &b->s[i].expect);
-		b->j->dev->ops->release(b->j->dev, &b->s[i].params);
+		judge_free(b->j, &b->s[i].inputs);
+		judge_free(b->j, &b->s[i].expect);
+		judge_free(b->j, &b->s[i].params);
 	}
 }
 

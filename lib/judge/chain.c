@@ -195,7 +195,9 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 	while (before < BEFORE_MAX && during < DURING_MAX) {
 		j->loaded = j->unleased = 0;
 		attempt(j, s, result);
-		ahead_settle(j);
+		ahead_let_go(j);
+		if (f->fault || stage_interrupted())
+			ahead_settle(j);
 		if (stage_interrupted())
 			return err_set(e, CA_TEMPFAIL, "interrupted");
 		if (j->undead && f->status == ST_OK)

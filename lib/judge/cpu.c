@@ -477,6 +477,11 @@ static int cpu_lease(struct device *d, int exclusive, double seconds,
 	return cpu_of(d)->lease < 0 ? -1 : 0;
 }
 
+static int cpu_share(struct device *d)
+{
+	return lease_share(cpu_of(d)->lease);
+}
+
 /* Whether a process of ours has waited for a core as long as it has had one
  * since it was taken hold of: what is left is noise, which shows in the
  * rounds' spread. */
@@ -518,6 +523,7 @@ static const struct device_ops cpu_ops = {
 	.recover = cpu_recover,
 	.lease = cpu_lease,
 	.unlease = cpu_unlease,
+	.share = cpu_share,
 	.foreign = cpu_foreign,
 };
 

@@ -22,6 +22,7 @@
 #define LATE_FACTOR 8
 #define LATE_LEAST_US 250	/* a time slice is some 2 ms */
 #define MAX_PIDS 64
+#define ROOMY ((size_t)32 << 30)	/* contexts take half a GiB each */
 #define RECOVER_SECONDS 30
 #define OPEN_SECONDS 600	/* for somebody's clock to stop */
 
@@ -74,6 +75,11 @@ static int cuda_lease(struct device *d, int exclusive, double seconds,
 	cuda_unlease(d);
 	c->lease = lease_take(c->cu->info.uuid, exclusive, seconds, e);
 	return c->lease < 0 ? -1 : 0;
+}
+
+static int cuda_share(struct device *d)
+{
+	return lease_share(cuda_of(d)->lease);
 }
 
 /* The parent of pid; 0 when there is no such process here. */
@@ -130,10 +136,36 @@ static int count_processes(struct cuda *c, int *here, int *other)
 	return n;
 }
 
-void device_cuda_tokens(struct device *d, int token[2])
+int device_cuda_roomy(struct device *d)
 {
-	token[0] = cuda_of(d)->lease;
-	token[1] = lease_register(cuda_of(d)->cu->info.uuid, d->host, NULL);
+	size_t avail, total;
+
+	return !cu_mem_info(cuda_of(d)->cu, &avail, &total, NULL) &&
+	       total >= ROOMY && avail >= total / 2;
+}
+
+int device_cuda_turn(struct device *d, int fd[DEVICE_TURN])
+{
+	char name[CU_UUID_TEXT + sizeof(".turn")];
+	struct lease turn, lease;
+
+	snprintf(name, sizeof(name), "%s.turn", cuda_of(d)->cu->info.uuid);
+	if (lease_open(&turn, name, NULL))
+		return -1;
+	close(turn.gate);
+	if (lease_open(&lease, cuda_of(d)->cu->info.uuid, NULL)) {
+		close(turn.lock);
+		return -1;
+	}
+	fd[0] = turn.lock;
+	fd[1] = lease.gate;
+	fd[2] = lease.lock;
+	return 0;
+}
+
+int device_cuda_registration(struct device *d)
+{
+	return lease_register(cuda_of(d)->cu->info.uuid, d->host, NULL);
 }
 
 int device_cuda_sees_processes(struct device *d)
@@ -190,6 +222,7 @@ static const struct device_ops cuda_ops = {
 	.recover = cuda_recover,
 	.lease = cuda_lease,
 	.unlease = cuda_unlease,
+	.share = cuda_share,
 	.foreign = cuda_foreign,
 	.hosted = cuda_hosted,
 };

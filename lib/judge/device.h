@@ -167,6 +167,9 @@ struct device_ops {
 	int (*lease)(struct device *d, int exclusive, double seconds,
 		     struct err *e);
 	void (*unlease)(struct device *d);
+	/* Makes the lease that is held a shared one.  -1: somebody else has
+	 * taken it meanwhile. */
+	int (*share)(struct device *d);
 	/* Whether somebody else uses the device (contention): on CUDA now, on
 	 * the CPU since `trusted`, a process of ours, was attached. */
 	int (*foreign)(struct device *d, const struct runner *trusted);
@@ -218,9 +221,18 @@ void device_hosted(struct device *d, pid_t host);
 struct device *device_cpu_open(struct err *e);
 struct device *device_cuda_open(int index, struct err *e);	/* -1: any */
 int device_cuda_count(void);		/* 0 without a driver or a GPU */
-/* Descriptors: of the lease that is held (the device's own), and of one more
- * registration of the host, which holds until it is closed.  -1: none. */
-void device_cuda_tokens(struct device *d, int token[2]);
+/* Whether more contexts than are needed find room: a large GPU, of whose memory
+ * at least half is free. */
+int device_cuda_roomy(struct device *d);
+/*
+ * Descriptors that let a process which cannot open them wait for its turn: a
+ * lock that those who are parked take one after the other, then the gate and
+ * the lock of the lease (lease.h).  0, or -1 and none.
+ */
+#define DEVICE_TURN 3
+int device_cuda_turn(struct device *d, int fd[DEVICE_TURN]);
+/* One more registration of the host, which holds until it is closed; -1. */
+int device_cuda_registration(struct device *d);
 /* Whether foreign() can see anything: not where NVML is absent or numbers
  * processes by another namespace. */
 int device_cuda_sees_processes(struct device *d);

@@ -26,7 +26,7 @@ int hostmem_room(size_t n, struct err *e)
 		       "free", n, (long long)l.memory);
 }
 
-int hostmem_new(size_t bytes, struct mem *m, struct err *e)
+static int make(size_t bytes, int sparse, struct mem *m, struct err *e)
 {
 	size_t n = bytes ? (bytes + PAGE - 1) / PAGE * PAGE : PAGE;
 	int fd, rc = -1;
@@ -37,7 +37,10 @@ int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 	fd = memfd_create("cuda-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return err_sys(e, CA_UNAVAILABLE, "cannot make shared memory");
-	errno = posix_fallocate(fd, 0, (off_t)n);
+	if (sparse)
+		errno = ftruncate(fd, (off_t)n) ? errno : 0;
+	else
+		errno = posix_fallocate(fd, 0, (off_t)n);
 	if (errno) {
 		err_sys(e, CA_UNAVAILABLE, "no memory for %zu bytes", n);
 		goto out;
@@ -48,7 +51,7 @@ int hostmem_new(size_t bytes, struct mem *m, struct err *e)
 		goto out;
 	}
 	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_POPULATE, fd, 0);
+		    MAP_SHARED | (sparse ? 0 : MAP_POPULATE), fd, 0);
 	if (m->p == MAP_FAILED) {
 		err_sys(e, CA_UNAVAILABLE, "cannot map %zu bytes", n);
 		goto out;
@@ -63,6 +66,16 @@ out:
 		*m = (struct mem)MEM_NONE;
 	}
 	return rc;
+}
+
+int hostmem_new(size_t bytes, struct mem *m, struct err *e)
+{
+	return make(bytes, 0, m, e);
+}
+
+int hostmem_sparse(size_t bytes, struct mem *m, struct err *e)
+{
+	return make(bytes, 1, m, e);
 }
 
 int hostmem_adopt(int fd, size_t bytes, struct mem *m, struct err *e)

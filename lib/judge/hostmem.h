@@ -15,8 +15,11 @@
 int hostmem_room(size_t n, struct err *e);
 
 int hostmem_new(size_t bytes, struct mem *m, struct err *e);
-/* Maps memory that hostmem_new of another process made; the descriptor is
- * m's then.  On failure it stays the caller's. */
+/* The same, but pages come when they are touched: for room that is hardly
+ * ever used up.  Where there is no page left, whoever touches one is killed. */
+int hostmem_sparse(size_t bytes, struct mem *m, struct err *e);
+/* Maps memory that another process made by one of these; the descriptor is m's
+ * then.  On failure it stays the caller's. */
 int hostmem_adopt(int fd, size_t bytes, struct mem *m, struct err *e);
 void hostmem_free(struct mem *m);
 

@@ -78,10 +78,13 @@ void judge_close(struct judge *j)
 {
 	if (!j)
 		return;
+	judge_rest(j);
 	ahead_dismiss(j);
 	ahead_provide(j);
 	ahead_leave(j);
 	if (j->dev) {
+		j->defers = 0;
+		judge_free_all(j);
 		runner_forget(j);
 		device_close(j->dev);
 	}
@@ -130,10 +133,62 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 {
 	int64_t began = now_ns();
 	double patience = j->o.shares ? j->o.lease_s : PATIENCE_S;
-	int rc = device_lease(j->dev, exclusive, j->o.lease_s, patience, e);
+	int rc;
+
+	if (j->rests && !exclusive) {
+		j->rests = 0;
+		return 0;
+	}
+	judge_rest(j);
+	j->defers = ahead_parks(j) && device_cuda_roomy(j->dev);
+	rc = device_lease(j->dev, exclusive, j->o.lease_s, patience, e);
 
 	spent(j, SPENT_LEASE, began);
 	return rc;
+}
+
+void judge_free(struct judge *j, struct mem *m)
+{
+	if (!j->defers || j->nlater == LATER_MAX) {
+		j->dev->ops->release(j->dev, m);
+		return;
+	}
+	if (m->p)
+		j->later[j->nlater++] = *m;
+	*m = (struct mem)MEM_NONE;
+}
+
+void judge_free_all(struct judge *j)
+{
+	while (j->nlater)
+		j->dev->ops->release(j->dev, &j->later[--j->nlater]);
+}
+
+void judge_leave(struct judge *j)
+{
+	/* The ends of processes, of their contexts above all, would disturb
+	 * somebody's clock, so that they keep the lease; but others may prepare
+	 * meanwhile, whoever reads the record among them. */
+	if ((j->nending || j->nlater) &&
+	    (!judge_on_cuda(j) || ahead_parks(j)) && !j->dev->ops->share(j->dev)) {
+		j->rests = 1;
+		return;
+	}
+	ahead_settle(j);
+	j->dev->ops->unlease(j->dev);
+}
+
+void judge_rest(struct judge *j)
+{
+	if (!j || !j->rests)
+		return;
+	j->rests = 0;
+	ahead_settle(j);
+	j->dev->ops->unlease(j->dev);
+	/* What was found out stands; others are not to live beside it. */
+	if (j->undead)
+		ahead_leave(j);
+	j->undead = 0;
 }
 
 int judge_alone(struct judge *j, struct fail *f)

@@ -76,6 +76,13 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e);
 int judge_profile(struct judge *j, struct rec *r, struct err *e);
 
 /*
+ * After one of these, once its record is written: waits for the end of what
+ * has been ended for it, and gives the device back.  What asks the same judge
+ * for more does that too; who does not must call it, since others wait.
+ */
+void judge_rest(struct judge *j);
+
+/*
  * Times a reference alone: eager and torch.compile of a task's or candidate's
  * model.py, and asks both where their time goes.  Sets `reference`, which has
  * the members of `profile` but those of a candidate, and is for people: it is

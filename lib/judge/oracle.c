@@ -129,6 +129,10 @@ static int shared(struct judge *j, size_t bytes, int host, struct mem *m,
 
 	if (!j->dev->ops->shared(j->dev, bytes, host, m, &e))
 		return 0;
+	if (j->nlater) {
+		judge_free_all(j);
+		return shared(j, bytes, host, m, f);
+	}
 	/* What the whole machine cannot hold will not fit later either. */
 	if (bytes / (size_t)sysconf(_SC_PAGESIZE) >= pages)
 		return fail_set(f, ST_INVALID_REFERENCE, 0, "its inputs, "
@@ -481,7 +485,7 @@ void oracle_stop(struct judge *j, struct oracle *o)
 	if (o->c.fd >= 0)
 		ahead_end(j, &o->c);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		j->dev->ops->release(j->dev, all[i]);
+		judge_free(j, all[i]);
 	runner_forget(j);
 	json_free(o->spec);
 	o->spec = NULL;

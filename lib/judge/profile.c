@@ -124,6 +124,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	race[RACE_CANDIDATE].runs = 1;
 	set_baselines(j, s->task, s->tasklen, race);
 	p->t.quick = j->o.quick && !judge_on_cuda(j);
+	j->keeps = j->o.quick && ahead_parks(j);
 	if (oracle_open(j, &o, "oracle", 0, &p->f))
 		goto out;
 	known = told_by_eager(j, s->task_id, &race[RACE_COMPILE], &b);
@@ -481,7 +482,7 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 		    judge_lease(j, 0, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, p, &p->f, e);
-		j->dev->ops->unlease(j->dev);
+		judge_leave(j);
 		if (rc)
 			goto out;
 		write_field(j, p, began, &w);
@@ -561,7 +562,7 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 	s.task = code;
 	s.tasklen = strlen(code);
 	rc = chain_twice(j, attempt_reference, &s, p, &p->f, e);
-	j->dev->ops->unlease(j->dev);
+	judge_leave(j);
 	if (rc)
 		goto out;
 	p->copy_rate = judge_copy_rate(j);

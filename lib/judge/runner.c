@@ -434,8 +434,9 @@ static int allocate_again(struct judge *j, const struct oracle *o,
 {
 	if (!allocate(j, o, r, f))
 		return 0;
-	if (!j->nending)
+	if (!j->nending && !j->nkept && !j->nlater)
 		return -1;
+	ahead_let_go(j);
 	ahead_settle(j);
 	memset(f, 0, sizeof(*f));
 	return allocate(j, o, r, f);
@@ -524,9 +525,11 @@ void runner_stop(struct judge *j, struct runner *r)
 
 	j->dev->ops->detach(j->dev, r);
 	str_release(&r->image);
-	if (r->child.fd >= 0) {
+	if (r->child.fd >= 0 && trusted) {
+		ahead_keep(j, &r->child);
+	} else if (r->child.fd >= 0) {
 		ahead_end(j, &r->child);
-		j->leaving |= !trusted && judge_on_cuda(j);
+		j->leaving |= judge_on_cuda(j);
 	}
 	runner_forget(j);
 	memory_of(r, m);
@@ -534,18 +537,18 @@ void runner_stop(struct judge *j, struct runner *r)
 		if (trusted)
 			j->spare[i] = *m[i];
 		else
-			j->dev->ops->release(j->dev, m[i]);
+			judge_free(j, m[i]);
 		*m[i] = (struct mem)MEM_NONE;
 	}
-	j->dev->ops->release(j->dev, &r->seen);
-	j->dev->ops->release(j->dev, &r->desc);
+	judge_free(j, &r->seen);
+	judge_free(j, &r->desc);
 }
 
 void runner_forget(struct judge *j)
 {
 	for (size_t i = 0; i < RUNNER_MEMS; i++)
 		if (j->spare[i].p)
-			j->dev->ops->release(j->dev, &j->spare[i]);
+			judge_free(j, &j->spare[i]);
 }
 
 int runner_trace(struct judge *j, struct runner *r, uint64_t from,

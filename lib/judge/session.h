@@ -14,6 +14,8 @@
 #include "judge/judge.h"
 
 #define AHEAD_MAX 6
+#define KEPT_MAX 3		/* eager, compile, calib */
+#define LATER_MAX 160
 #define RUNNER_MEMS 5		/* in[2], slots, params, pool */
 
 /* What the judge waits for; the rest of its time is its own. */
@@ -46,6 +48,13 @@ struct judge {
 	struct torch_child ending[AHEAD_MAX];	/* killed, not reported yet */
 	size_t nending;
 	int leaving;		/* a candidate is among them, on CUDA */
+	struct torch_child kept[KEPT_MAX];	/* see ahead_keep */
+	size_t nkept;
+	int keeps;		/* trusted runners are */
+	int rests;		/* a shared lease is held for those who end */
+	int defers;		/* there is room for memory that judge_free */
+	struct mem later[LATER_MAX];	/* leaves for later */
+	size_t nlater;
 	int64_t spent[SPENT_N];	/* ns, since the record was begun */
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */
@@ -80,6 +89,15 @@ void spent(struct judge *j, enum spent what, int64_t began);
 
 /* The lease of the device, for as long as --lease-timeout says. */
 int judge_lease(struct judge *j, int exclusive, struct err *e);
+
+/* Instead of giving the device back, once all is known that goes into a
+ * record: judge_rest is due when that has been written. */
+void judge_leave(struct judge *j);
+
+/* Frees memory; where the device has plenty, which takes its time, only when
+ * processes are waited for the next time (ahead_settle). */
+void judge_free(struct judge *j, struct mem *m);
+void judge_free_all(struct judge *j);
 
 /* From here on the device is nobody else's; what is prepared before that
  * leaves others their work.  Until the caller's unlease, through further

@@ -46,8 +46,8 @@ void trial_release(struct trial *t)
 {
 	if (!t->j)
 		return;
-	t->j->dev->ops->release(t->j->dev, &t->got);
-	t->j->dev->ops->release(t->j->dev, &t->ref);
+	judge_free(t->j, &t->got);
+	judge_free(t->j, &t->ref);
 }
 
 /* How many torch operations computed, and which the worker says was first, if

@@ -400,7 +400,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 		if (judge_lease(j, 0, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, v, &v->f, e);
-		j->dev->ops->unlease(j->dev);
+		judge_leave(j);
 		if (rc)
 			goto out;
 		write_field(j, v, began, &w);

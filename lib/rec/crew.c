@@ -113,6 +113,8 @@ static void serve(const struct crew_ops *o, int fd)
 		if (sig_caught() ||
 		    send_frame(fd, &f, out.buf ? out.buf : "", out.len, &e))
 			break;
+		if (o->rest)
+			o->rest(o->ctx);
 	}
 	rec_release(&r);
 	str_release(&line);

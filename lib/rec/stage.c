@@ -290,6 +290,8 @@ static int slot_give(struct stage *s, struct slot *t)
 	if (s->n == 1) {
 		work(s, t);
 		s->stop = finish(s, t) != 0;
+		if (s->ops->rest)
+			s->ops->rest(s->ops->ctx);
 		return s->stop ? -1 : 0;
 	}
 	pthread_mutex_lock(&s->lock);

@@ -40,6 +40,9 @@ struct stage_ops {
 	 * may be NULL.  When `silent` is set nothing is written (--table). */
 	void (*done)(void *ctx, const struct rec *r);
 	int silent;
+	/* After each record, when it has been written: a place for what nobody
+	 * needs to wait for.  Not with jobs > 1; may be NULL. */
+	void (*rest)(void *ctx);
 	/* Before it is waited for a line of fd: a place to prepare for it.
 	 * Not with jobs > 1; may be NULL. */
 	void (*idle)(void *ctx, int fd);

@@ -88,12 +88,14 @@ static void record_exit(struct torch_host *h, const struct json *j)
 	}
 }
 
-/* A parked child has a channel, and perhaps memory, of its own. */
+/* A parked child has a channel, and perhaps memory, of its own.  It may wait
+ * for a lease still, which whoever takes it has. */
 static void take_parked(struct torch_child *c, int *fds, size_t n)
 {
 	close(c->fd);
 	c->fd = fds[0];
 	fds[0] = -1;
+	(void)packet_send(c->fd, CA_TAKEN, strlen(CA_TAKEN), NULL, 0, NULL);
 	if (n < 2)
 		return;
 	c->kept = fds[1];

@@ -20,8 +20,10 @@ os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SIGKILL = 9
+QUIET_MS = 50                   # a tool that starts has said by then what it wants
 PARKED_MAX = 8
-PARKED_SECONDS = 60             # without a tool, then they go
+PARKED_LIKE = 2                 # of one kind
+PARKED_SECONDS = 60             # then they go
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -142,19 +144,30 @@ class Parked:
 
     FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes", "gpu"
 
-    def __init__(self, req, pidfd, registration, kept):
-        self.pidfd = pidfd
+    def __init__(self, req, registration, kept):
+        self.pidfd = -1
         self.wish = self.wish_of(req)
-        self.registration = os.dup(registration)
-        self.kept = [os.dup(fd) for fd in kept]
+        self.since = time.monotonic()
+        self.held = []
+        try:
+            for fd in (registration, *kept):
+                self.held.append(os.dup(fd))
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def kept(self):
+        return self.held[1:]
 
     @classmethod
     def wish_of(cls, req):
         return [req.get(name) for name in cls.FIELDS]
 
     def close(self):
-        for fd in (self.registration, *self.kept):
+        for fd in self.held:
             os.close(fd)
+        self.held = []
 
 
 class Host:
@@ -170,6 +183,7 @@ class Host:
         self.clients = {}       # descriptor -> Client
         self.children = {}      # pidfd -> (pid, job, client; None: parked)
         self.parked = []
+        self.later = []         # what is prepared when nobody wants a child
         self.poll = select.poll()
         if door:
             self.poll.register(door.listener, select.POLLIN)
@@ -273,6 +287,27 @@ class Host:
             os._exit(70)
         os._exit(0)
 
+    def begin(self, req, fd, client):
+        """A child; the descriptor that it is known by."""
+        job = Job(self, req)
+        pid = None
+        try:
+            if self.door and job.jail.level < self.jail.LEVELS["uid"]:
+                raise ValueError("a shared host forks confined children only")
+            pid = self.fork(job, fd)
+            pidfd = os.pidfd_open(pid)
+        except BaseException:
+            if pid:
+                os.kill(pid, SIGKILL)
+                os.waitpid(pid, 0)
+                self.reap_orphans()
+            job.ended()
+            raise
+        self.children[pidfd] = pid, job, client
+        self.poll.register(pidfd, select.POLLIN)
+        self.served += 1
+        return pidfd
+
     def prepare(self, role, device=None):
         if self.env.prepare(role, device):
             settle_memory()
@@ -294,10 +329,18 @@ class Host:
         parked.close()
         return True
 
+    def expire(self):
+        """Parked ones that nobody has wanted for a while hold memory of a GPU."""
+        age = min(PARKED_SECONDS, self.door.idle)
+        for parked in self.parked:
+            if time.monotonic() - parked.since > age:
+                os.kill(self.children[parked.pidfd][0], SIGKILL)
+
     def check_parking(self, req, fds):
         if not self.door or compiles(req) or not 3 <= len(fds) <= 4:
             raise ValueError("only a shared host parks, children that compile nothing")
-        if len(self.parked) >= PARKED_MAX:
+        alike = [p for p in self.parked if p.wish == Parked.wish_of(req)]
+        if len(self.parked) >= PARKED_MAX or len(alike) >= PARKED_LIKE:
             raise ValueError("no room for more parked children")
 
     def spawn(self, req, fds, client):
@@ -309,18 +352,20 @@ class Host:
         elif req.get("parked") and self.take(req, client):
             return
         self.prepare("compile" if compiles(req) else req["role"], req.get("device"))
-        job = Job(self, req)
-        if self.door and job.jail.level < self.jail.LEVELS["uid"]:
-            raise ValueError("a shared host forks confined children only")
-        pid = self.fork(job, fds[0])
-        pidfd = os.pidfd_open(pid)
-        self.children[pidfd] = pid, job, None if park else client
-        self.poll.register(pidfd, select.POLLIN)
-        self.served += 1
         if park:
-            self.parked.append(Parked(req, pidfd, fds[1], fds[2:]))
+            self.park(req, fds)
             return
-        self.send(client, {"id": req["id"], "pid": pid})
+        pidfd = self.begin(req, fds[0], client)
+        self.send(client, {"id": req["id"], "pid": self.children[pidfd][0]})
+
+    def park(self, req, fds):
+        parked = Parked(req, fds[1], fds[2:])
+        try:
+            parked.pidfd = self.begin(req, fds[0], None)
+        except BaseException:
+            parked.close()
+            raise
+        self.parked.append(parked)
 
     # -- requests
 
@@ -332,14 +377,26 @@ class Host:
             self.spawn(req, fds, client)
         elif req["op"] == "prepare":
             client.worked = True
-            self.prepare(req["role"])
-            self.send(client, {"id": req["id"]})
+            self.later.append((req["role"], req["id"], client))
         elif self.door and req["op"] in ("status", "leave"):
             if req["op"] == "leave":
                 self.leave()
             self.status(req, client)
         else:
             raise ValueError("unknown op")
+
+    def refuse(self, client, name, exc):
+        kind = "" if isinstance(exc, ValueError) else f"{type(exc).__name__}: "
+        self.send(client, {"id": name, "error": f"{kind}{exc}"[:500]})
+
+    def prepare_one(self):
+        role, name, client = self.later.pop(0)
+        try:
+            self.prepare(role)
+        except Exception as exc:
+            self.refuse(client, name, exc)
+        else:
+            self.send(client, {"id": name})
 
     def receive(self, client):
         """One request, or the tool's leave."""
@@ -361,9 +418,7 @@ class Host:
             req = json.loads(data)
             self.answer(req, fds, client)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as exc:
-            name = req.get("id") if isinstance(req, dict) else None
-            kind = "" if isinstance(exc, ValueError) else f"{type(exc).__name__}: "
-            self.send(client, {"id": name, "error": f"{kind}{exc}"[:500]})
+            self.refuse(client, req.get("id") if isinstance(req, dict) else None, exc)
         finally:
             for fd in fds:
                 os.close(fd)
@@ -372,6 +427,8 @@ class Host:
 
     def patience(self):
         """For how many milliseconds to wait for something to happen."""
+        if self.later:
+            return QUIET_MS
         if not self.door:
             return None
         if self.clients or self.children:
@@ -380,14 +437,16 @@ class Host:
 
     def time_passed(self):
         """Nothing has happened for that long."""
+        if self.later:
+            self.prepare_one()
+            return
         now = time.monotonic()
         for client in list(self.clients.values()):
             if not client.known and now - client.since > self.door.greet_s:
                 self.drop(client)
         if self.clients:
             return
-        ends = min(self.door.ends(), self.door.since + PARKED_SECONDS)
-        if self.leaving or now >= ends:
+        if self.leaving or now >= self.door.ends():
             for parked in self.parked:
                 os.kill(self.children[parked.pidfd][0], SIGKILL)
         if not self.children and now >= self.door.ends():
@@ -412,6 +471,8 @@ class Host:
                 self.happened(fd)
             if not events:
                 self.time_passed()
+            if self.parked:
+                self.expire()
 
     def end(self):
         for pid, _, _ in self.children.values():

@@ -118,7 +118,7 @@
 
 #include <stdint.h>
 
-#define CA_PROTO 5
+#define CA_PROTO 6
 #define CA_REQ_MAX 60000	/* bytes of a JSON request */
 #define CA_LEAVES 64		/* results of one forward */
 #define CA_NDIM 12
@@ -126,6 +126,7 @@
 #define CA_TEXT 2048
 #define CA_GAP 512		/* zones in `inputs` and `params` */
 
+#define CA_TAKEN "taken"	/* a packet: to a child that was parked */
 #define CA_MAGIC_GO 0x6f676163u		/* "cago" */
 #define CA_MAGIC_MSG 0x736d6163u	/* "cams" */
 

@@ -2,7 +2,7 @@
 """Twins of the structures in proto.h, and the codes in them."""
 import struct
 
-PROTO = 5
+PROTO = 6
 REQ_MAX = 60000
 LEAVES = 64
 NDIM = 12
@@ -10,6 +10,7 @@ SLOTS = 64
 TEXT = 2048
 GAP = 512
 
+TAKEN = b"taken"
 MAGIC_GO = 0x6F676163
 MAGIC_MSG = 0x736D6163
 

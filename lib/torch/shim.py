@@ -19,7 +19,7 @@ import types
 
 import torch
 
-from catorch import proto
+from catorch import parked, proto
 from catorch.launch import Launcher
 from catorch.proto import (
     END_BAD_REQUEST,
@@ -416,6 +416,8 @@ class Child:
             data = self.receive()
             if not data:
                 return
+            if data == proto.TAKEN:
+                continue
             if len(data) == proto.GO.size and data[:4] == b"cago":
                 self.iteration(data)
                 self.rest()
@@ -494,10 +496,14 @@ class Child:
     def do_warm(self, req):
         """`begin`, and what is slow for the first time."""
         if "after" in req:
-            os.read(self.fd(req["after"]), 1)   # until whoever holds the other end has gone
+            first = req["after"]
+            self.fd(first)
+            parked.wait(self.channel, *self.fds[first:first + 4])
         self.do_begin(req)
         if self.device.type == "cuda":
             self.warm()
+            if "after" in req and self.role in ("oracle", "eager"):
+                self.env.cuda().exercise()
         return {}
 
     def warm(self):

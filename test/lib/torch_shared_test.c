@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -174,15 +175,29 @@ static void serves_several(void **state)
 	assert_true(alive(s.pid));
 }
 
-/* Parks a child that maps a region of n bytes and begins. */
+/* Opens a lock file of a folder, each time anew. */
+static int locked(const char *dir, const char *name)
+{
+	char path[128];
+
+	if (!dir)
+		return -1;
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
+/* Parks a child that maps a region of n bytes and begins when the gate is at
+ * its end, and, if there is a folder, by the locks there. */
 static void park(struct torch_host *h, const char *role, int registration,
-		 int gate, size_t n)
+		 int gate, size_t n, const char *locks)
 {
 	struct str req = STR_INIT;
-	int fd = memfd_create("park", MFD_CLOEXEC), fds[] = { fd, gate };
+	int fd = memfd_create("park", MFD_CLOEXEC);
+	int fds[] = { fd, gate, locked(locks, "turn"), locked(locks, "gate"),
+		      locked(locks, "lease") };
 	const struct torch_spawn s = { .role = role, .device = "cpu",
 				       .jail = level, .first = &req,
-				       .fds = fds, .nfds = 2 };
+				       .fds = fds, .nfds = locks ? 5 : 2 };
 	struct err e = ERR_INIT;
 
 	assert_int_equal(ftruncate(fd, (off_t)n), 0);
@@ -192,6 +207,9 @@ static void park(struct torch_host *h, const char *role, int registration,
 		fail_msg("%s", e.msg);
 	str_release(&req);
 	close(fd);
+	for (int i = 2; i < 5; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 }
 
 static void await_children(int64_t n)
@@ -220,8 +238,8 @@ static void parks_children(void **state)
 		skip();
 	assert_int_equal(pipe(held), 0);
 	assert_int_equal(pipe(gate), 0);
-	park(a, "calib", held[1], gate[0], 4096);
-	park(a, "eager", held[1], gate[0], 8192);
+	park(a, "calib", held[1], gate[0], 4096, NULL);
+	park(a, "eager", held[1], gate[0], 8192, NULL);
 	close(held[1]);
 	close(gate[0]);
 	torch_close(a);
@@ -234,8 +252,7 @@ static void parks_children(void **state)
 	assert_true(k.c.kept >= 0);
 	assert_int_equal(fstat(k.c.kept, &st), 0);
 	assert_int_equal(st.st_size, 4096);
-	assert_int_equal(wait_readable(k.c.fd, deadline_in(0.1), NULL), 0);
-	close(gate[1]);
+	/* Once it is taken it does not wait for the one that had it parked. */
 	assert_int_equal(torch_recv(&k.c, &k.m, deadline_in(SECONDS)),
 			 WAIT_OK);
 	well(&k);
@@ -255,7 +272,98 @@ static void parks_children(void **state)
 	torch_close(b);
 	kill_hosts(NULL);
 	assert_int_equal(wait_readable(held[0], deadline_in(20), NULL), 1);
+	close(gate[1]);
 	close(held[0]);
+}
+
+/* Nobody has wanted one for as long as a host is idle before it leaves: it goes
+ * although the host has tools. */
+static void parked_ones_expire(void **state)
+{
+	struct torch_host *a;
+	int held[2], gate[2];
+
+	(void)state;
+	setenv("CA_TORCH_IDLE", "1", 1);
+	a = get();
+	setenv("CA_TORCH_IDLE", "60", 1);
+	if (!a)
+		skip();
+	assert_int_equal(pipe(held), 0);
+	assert_int_equal(pipe(gate), 0);
+	park(a, "calib", held[1], gate[0], 4096, NULL);
+	close(held[1]);
+	close(gate[0]);
+	assert_int_equal(wait_readable(held[0], deadline_in(20), NULL), 1);
+	await_children(0);
+	assert_int_equal(hosts().clients, 1);
+	torch_close(a);
+	kill_hosts(NULL);
+	close(gate[1]);
+	close(held[0]);
+}
+
+/* Waits until a lock can be had (1) or not (0). */
+static void await_lock(int fd, int free)
+{
+	int64_t end = deadline_in(20);
+
+	int got;
+
+	do {
+		nap(5);
+		got = flock(fd, LOCK_EX | LOCK_NB) == 0;
+		flock(fd, LOCK_UN);
+	} while (got != free && now_ns() < end);
+	assert_int_equal(got, free);
+}
+
+/* They wait for their turn and the lease, which none of them has while it
+ * waits; who is taken waits for neither. */
+static void parked_ones_wait_for_the_lease(void **state)
+{
+	char dir[] = "/tmp/ca-turns.XXXXXX", path[128];
+	struct torch_spawn s = { .role = "calib", .device = "cpu",
+				 .jail = level, .parked = 1 };
+	struct torch_host *a = get();
+	struct err e = ERR_INIT;
+	int held[2], gate[2], turn, lease;
+	struct kid k;
+
+	(void)state;
+	if (!a)
+		skip();
+	memset(&k, 0, sizeof(k));
+	assert_non_null(mkdtemp(dir));
+	turn = locked(dir, "turn");
+	lease = locked(dir, "lease");
+	assert_int_equal(flock(lease, LOCK_EX | LOCK_NB), 0);
+	assert_int_equal(pipe(held), 0);
+	assert_int_equal(pipe(gate), 0);
+	park(a, "calib", held[1], gate[0], 4096, dir);
+	park(a, "eager", held[1], gate[0], 4096, dir);
+	close(gate[0]);
+	close(gate[1]);
+	await_lock(turn, 0);
+	assert_int_equal(torch_spawn(a, &s, &k.c, &e), 0);
+	assert_true(k.c.kept >= 0);
+	assert_int_equal(torch_recv(&k.c, &k.m, deadline_in(SECONDS)),
+			 WAIT_OK);
+	well(&k);
+	await_lock(turn, 0);		/* the other's */
+	flock(lease, LOCK_UN);
+	await_lock(turn, 1);		/* it is ready, and has given back */
+	await_lock(lease, 1);
+	assert_int_equal(hosts().children, 2);
+	assert_int_equal(torch_kill(a, &k.c, &e), 0);
+	torch_close(a);
+	kill_hosts(NULL);
+	for (int i = 0; i < 2; i++)
+		close(held[i]);
+	close(turn);
+	close(lease);
+	snprintf(path, sizeof(path), "rm -r %s", dir);
+	assert_int_equal(system(path), 0);
 }
 
 /* A host that is killed takes its children along; the next tool gets a new
@@ -598,6 +706,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(serves_several),
 		cmocka_unit_test(parks_children),
+		cmocka_unit_test(parked_ones_expire),
+		cmocka_unit_test(parked_ones_wait_for_the_lease),
 		cmocka_unit_test(hides_from_children),
 		cmocka_unit_test(forks_nothing_unconfined),
 		cmocka_unit_test(keeps_strangers_out),

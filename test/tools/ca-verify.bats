@@ -520,3 +520,22 @@ workdir() {
 	[ "$status" -eq 64 ]
 	[[ "$output" == *"no device: 'tpu'"* ]]
 }
+
+@test "who waits for more records holds the device for nobody" {
+	local jobs cache=${CA_CACHE:-/var/cache/cuda-agent}
+	[ "$(id -u)" = 0 ] || cache=${CA_CACHE:-$HOME/.cache/cuda-agent}
+	build good "$fix/diag-matmul"
+	for jobs in 1 2; do
+		rm -f in back
+		mkfifo in back
+		verify -j "$jobs" <in >back 2>err 3>&- &
+		exec 7>in 8<back
+		cat good >&7
+		IFS= read -r -u 8 line
+		[ "$(jq -r .verify.status <<<"$line")" = ok ]
+		# What has been ended for it may take a moment yet.
+		flock -w 60 "$cache/lease/cpu" true
+		exec 7>&- 8<&-
+		wait $!
+	done
+}
