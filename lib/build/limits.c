@@ -176,9 +176,10 @@ int limits_enter(int64_t memory, int max, int64_t deadline)
 			rc = -1;
 			break;
 		}
-		clock_gettime(CLOCK_REALTIME, &ts);
+		/* The other clock may be set back meanwhile. */
+		clock_gettime(CLOCK_MONOTONIC, &ts);
 		ts.tv_sec += 1;
-		pthread_cond_timedwait(&changed, &lock, &ts);
+		pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &ts);
 	}
 	waiting_alone -= memory == LIMITS_ALONE;
 	if (rc == 0) {

@@ -116,6 +116,8 @@ static int record_spawn(struct torch_host *h, const struct json *j, int *fds,
 		if (c->id != id || c->host_pid || c->refused[0])
 			continue;
 		c->host_pid = (pid_t)json_get_int(j, "pid", 0);
+		if (json_get(j, "note"))
+			mention("%s", json_get_str(j, "note", ""));
 		if (c->host_pid <= 0)
 			snprintf(c->refused, sizeof(c->refused), "%s",
 				 json_get_str(j, "error", "no process"));

@@ -355,8 +355,9 @@ class Host:
         if park:
             self.park(req, fds)
             return
-        pidfd = self.begin(req, fds[0], client)
-        self.send(client, {"id": req["id"], "pid": self.children[pidfd][0]})
+        pid, job, _ = self.children[self.begin(req, fds[0], client)]
+        note = {"note": job.shop.note} if job.shop and job.shop.note else {}
+        self.send(client, {"id": req["id"], "pid": pid, **note})
 
     def park(self, req, fds):
         parked = Parked(req, fds[1], fds[2:])

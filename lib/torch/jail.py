@@ -4,6 +4,8 @@ jailed compilers write."""
 import ctypes
 import fcntl
 import functools
+import hashlib
+import json
 import os
 import shutil
 import stat
@@ -30,6 +32,7 @@ STORE_FILES = 2000
 STORE_BYTES = 256 << 20
 STORE_ENTRIES = 4000
 MARK = "complete"
+SUMS = "sums.json"
 
 
 class Seal(ctypes.Structure):
@@ -171,10 +174,14 @@ def copy_file(source, target, budget):
         if not stat.S_ISREG(st.st_mode) or st.st_size > budget:
             return 0
         temp_fd, temp = tempfile.mkstemp(dir=os.path.dirname(target))
-        with open(temp_fd, "wb") as out:
-            shutil.copyfileobj(f, out)
-        os.chmod(temp, 0o755 if st.st_mode & 0o100 else 0o644)
-        os.rename(temp, target)
+        try:
+            with open(temp_fd, "wb") as out:
+                shutil.copyfileobj(f, out)
+            os.chmod(temp, 0o755 if st.st_mode & 0o100 else 0o644)
+            os.rename(temp, target)
+        except OSError:
+            os.unlink(temp)
+            raise
     return st.st_size
 
 
@@ -188,7 +195,7 @@ def copy_new(source, target):
         folders[:] = [d for d in folders if not os.path.islink(os.path.join(folder, d))]
         for name in files:
             there = os.path.join(into, name)
-            if name == MARK or name.endswith(".lock") or os.path.exists(there):
+            if name in (MARK, SUMS) or name.endswith(".lock") or os.path.exists(there):
                 continue
             count += 1
             if count > STORE_FILES:
@@ -197,6 +204,34 @@ def copy_new(source, target):
                 budget -= copy_file(os.path.join(folder, name), there, budget)
             except OSError:
                 continue
+
+
+def sums_of(folder):
+    """What the files there hold, by their names."""
+    found = {}
+    for where, _, files in os.walk(folder, followlinks=False):
+        for name in files:
+            path = os.path.join(where, name)
+            if name != SUMS and os.path.isfile(path) and not os.path.islink(path):
+                with open(path, "rb") as f:
+                    found[os.path.relpath(path, folder)] = hashlib.sha256(f.read()).hexdigest()
+    return found
+
+
+def write_sums(folder):
+    found = sums_of(folder)
+    fd, temp = tempfile.mkstemp(dir=folder)
+    with open(fd, "w", encoding="utf-8") as f:
+        json.dump(found, f)
+    os.rename(temp, os.path.join(folder, SUMS))
+
+
+def is_intact(folder):
+    try:
+        with open(os.path.join(folder, SUMS), encoding="utf-8") as f:
+            return json.load(f) == sums_of(folder)
+    except (OSError, ValueError):
+        return False
 
 
 def hold(path):
@@ -251,9 +286,10 @@ class Workshop:
         self.store = os.path.join(cache, "code", name) if name and self.private_tmp else None
         self.path, self.held = make_room(os.path.join(cache, "job"))
         os.mkdir(os.path.join(self.path, "tmp"))
+        self.note = None
         if self.store and os.path.isdir(self.store):
             with self.lock():
-                copy_new(self.store, self.path)
+                self.fill()
         if os.geteuid() == 0 and uid:
             for folder, _, files in os.walk(self.path):
                 os.chown(folder, uid, uid)
@@ -265,6 +301,14 @@ class Workshop:
         f = open(self.store + ".lock", "wb")    # noqa: SIM115
         lock(f)
         return f
+
+    def fill(self):
+        if is_intact(self.store):
+            copy_new(self.store, self.path)
+            return
+        # torch.compile would fail on it again and again.
+        shutil.rmtree(self.store, ignore_errors=True)
+        self.note = f"'{self.store}' is damaged: compiled again"
 
     def use(self):
         """In the child, before anything is compiled."""
@@ -291,6 +335,7 @@ class Workshop:
             try:
                 with self.lock():
                     copy_new(self.path, self.store)
+                    write_sums(self.store)
                 forget_old(os.path.dirname(self.store))
             except OSError:
                 pass            # a full disk: the next child compiles again

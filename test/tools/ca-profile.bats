@@ -25,6 +25,33 @@ profile() {
 		.calibration > 0)' out
 }
 
+@test "compiled code that was damaged is compiled again, and said with -v" {
+	local cache=${CA_CACHE:-/var/cache/cuda-agent} store file
+	[ "$(id -u)" = 0 ] || cache=${CA_CACHE:-$HOME/.cache/cuda-agent}
+	mkdir mine
+	cp -r "$fix/diag-matmul/." mine
+	echo "# $RANDOM $BATS_ROOT_PID" >>mine/model.py
+	profile --quick mine >out
+	# As the judge names it: model.py and the mode, each with its length.
+	store=$cache/torch/code/$(python3 - mine/model.py default <<-'END'
+		import hashlib, sys
+		h = hashlib.sha256()
+		for part in (open(sys.argv[1], "rb").read(), sys.argv[2].encode()):
+		    h.update(len(part).to_bytes(8, "little") + part)
+		print(h.hexdigest())
+	END
+	)
+	file=$(find "$store" -name '*.so' | head -1)
+	[ -s "$file" ]
+	truncate -s 100 "$file"
+	jq -c 'del(.profile)' out >in
+	profile -v --quick in >again 2>told
+	grep -q "'$store' is damaged: compiled again" told
+	jq -e '.profile.compile.median_us > 0' again
+	[ "$(stat -c %s "$file")" -gt 100 ]
+	rm -r "$store"
+}
+
 @test "--baseline eager leaves torch.compile out" {
 	profile --quick --baseline eager "$fix/slow-diag-matmul" >out
 	jq -e '.profile | .compile == null and (.compile_reason | length > 0) and
