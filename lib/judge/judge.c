@@ -169,8 +169,10 @@ void judge_leave(struct judge *j)
 	/* The ends of processes, of their contexts above all, would disturb
 	 * somebody's clock, so that they keep the lease; but others may prepare
 	 * meanwhile, whoever reads the record among them. */
-	if ((j->nending || j->nlater) &&
-	    (!judge_on_cuda(j) || ahead_parks(j)) && !j->dev->ops->share(j->dev)) {
+	int later = (j->nending || j->nlater) &&
+		    (!judge_on_cuda(j) || ahead_parks(j));
+
+	if (later && !j->dev->ops->share(j->dev)) {
 		j->rests = 1;
 		return;
 	}
