@@ -85,12 +85,11 @@ int check_contract(struct examine *x)
 {
 	struct fail *f = &x->fail;
 
-	if (oracle_open(x->j, &x->oracle, "task",
-			check_wanted(x, CHECK_COMPILE), f)) {
-		x->broken = 1;
-		return BROKEN;
-	}
-	if (examine_hold(x, HOLD_SHARED)) {
+	/* On a GPU the process begins with a context there. */
+	if (examine_hold(x, HOLD_SHARED) ||
+	    oracle_open(x->j, &x->oracle, "task",
+			check_wanted(x, CHECK_COMPILE), f) ||
+	    examine_turn(x)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -124,7 +123,9 @@ static int ask(struct examine *x, struct json **told, const char *fmt, ...)
 	va_end(ap);
 	str_adds(&req, text);
 	json_free(*told);
-	rc = oracle_ask(x->j, &x->oracle, &req, told, &x->fail);
+	*told = NULL;
+	rc = examine_turn(x) ||
+	     oracle_ask(x->j, &x->oracle, &req, told, &x->fail) ? -1 : 0;
 	str_release(&req);
 	return rc;
 }
@@ -268,7 +269,8 @@ int check_eager(struct examine *x)
 static int take(struct examine *x, uint64_t forward, const char *precision,
 		struct shot *s)
 {
-	int rc = shot_take(x->j, &x->oracle, SEED_FORWARD + forward,
+	int rc = examine_turn(x) ? -1 :
+		 shot_take(x->j, &x->oracle, SEED_FORWARD + forward,
 			   precision, s, &x->fail);
 
 	x->oom |= rc > 0 && s->m.end == END_OOM;
@@ -277,7 +279,9 @@ static int take(struct examine *x, uint64_t forward, const char *precision,
 
 static int inputs(struct examine *x, uint64_t seed, const char *family)
 {
-	return oracle_inputs(x->j, &x->oracle, seed, family, 1, &x->fail);
+	return examine_turn(x) ||
+	       oracle_inputs(x->j, &x->oracle, seed, family, 1, &x->fail) ?
+	       -1 : 0;
 }
 
 static int compare_shots(struct examine *x, const struct shot *got,
@@ -371,6 +375,34 @@ static int judge_compile(struct examine *x, int rc, const struct shot *s,
 	return ok ? PASS : reject(x, CHECK_COMPILE, text);
 }
 
+/* Compiles, which is no work for the device: 1 when it does not (x->fail says
+ * why), -1. */
+static int compile(struct examine *x)
+{
+	struct json *told = NULL;
+	int rc;
+
+	if (examine_hold(x, HOLD_NONE))
+		return -1;
+	x->j->o.task_s = x->o->compile_s;
+	rc = ask(x, &told, "{\"op\":\"compile\"}");
+	x->j->o.task_s = x->o->task_s;
+	json_free(told);
+	if (rc)
+		return x->fail.phase && !x->fail.fault ? 1 : -1;
+	return examine_hold(x, HOLD_SHARED) ? -1 : 0;
+}
+
+static int refuse_compile(struct examine *x)
+{
+	x->oom |= x->fail.oom;
+	open_check(x, CHECK_COMPILE, 0);
+	close_check(x, x->fail.text);
+	reject(x, CHECK_COMPILE, x->fail.text);
+	/* What follows, if anything does, works on the device. */
+	return examine_hold(x, HOLD_SHARED) ? BROKEN : REJECT;
+}
+
 int check_compile(struct examine *x)
 {
 	struct shot s = SHOT_INIT;
@@ -379,24 +411,18 @@ int check_compile(struct examine *x)
 
 	if (!check_wanted(x, CHECK_COMPILE))
 		return PASS;
-	if (examine_hold(x, HOLD_NONE)) {
-		x->broken = 1;
-		return BROKEN;
-	}
-	x->j->o.task_s = x->o->compile_s;
-	rc = take(x, 1, "compiled", &s);
-	x->j->o.task_s = x->o->task_s;
+	rc = compile(x);
+	if (rc > 0)
+		return refuse_compile(x);
+	if (!rc)
+		rc = take(x, 1, "compiled", &s);
 	s.m.text[sizeof(s.m.text) - 1] = '\0';
-	if (rc < 0)
-		rc = failed(x, CHECK_COMPILE);
-	else if (examine_hold(x, HOLD_SHARED))
-		x->broken = 1;
-	else if (!rc && agree(x, &s, &c))
+	if (rc < 0 || (!rc && agree(x, &s, &c)))
 		rc = failed(x, CHECK_COMPILE);
 	else
 		rc = judge_compile(x, rc, &s, &c);
 	shot_release(x->j, &s);
-	return x->broken ? BROKEN : rc;
+	return rc;
 }
 
 static int has_index(const struct shot *s)

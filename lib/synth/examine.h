@@ -28,6 +28,8 @@ struct examine {
 	double spent[FILTER_CHECKS];	/* seconds, by the check that begins
 					 * what is done together */
 	double waited;		/* of them: for the device */
+	enum device_hold held;
+	int64_t since;		/* when that lease was taken */
 };
 
 enum { PASS, REJECT, BROKEN };
@@ -49,5 +51,8 @@ int check_wanted(const struct examine *x, enum filter_check c);
 
 /* device_hold; a failure is x->fail. */
 int examine_hold(struct examine *x, enum device_hold how);
+/* Between two requests: lets those at the device who wait to be alone there.
+ * As examine_hold. */
+int examine_turn(struct examine *x);
 
 #endif

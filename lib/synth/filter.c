@@ -18,6 +18,7 @@
 
 #define FILTER_VERSION "1"
 #define OPS_MAX 512
+#define TURN_NS 30000000	/* for which a shared lease is kept at least */
 
 /* A judge belongs to the thread that opened it. */
 struct own_judge {
@@ -144,9 +145,21 @@ int examine_hold(struct examine *x, enum device_hold how)
 	int rc = device_hold(x->j->dev, how, x->o->lease_s, &e);
 
 	x->waited += seconds_since(began);
+	x->held = how;
+	x->since = now_ns();
 	if (!rc)
 		return 0;
 	return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
+int examine_turn(struct examine *x)
+{
+	/* On the CPU what runs beside a clock is no matter of turns: every
+	 * request takes long there. */
+	if (!judge_on_cuda(x->j) || x->held != HOLD_SHARED ||
+	    now_ns() - x->since < TURN_NS)
+		return 0;
+	return examine_hold(x, HOLD_SHARED);
 }
 
 /* All checks, until one fails. */

@@ -5,6 +5,7 @@ Beyond the oracle's requests:
   {"op":"graph"}              the graph under fake tensors: {"hash", "nodes", "ops"}
   {"op":"eager","seed":"N"}   a call that is recorded: {"ops", "modified", "writes"}
   {"op":"clock","budget":S}   more of them, timed: {"us":[...], "peak"}
+  {"op":"compile"}            torch.compile, up to where what it made would run
   {"op":"compiled","budget":S}  after an expect of precision "compiled": {"us":[...]}
 and more precisions of `expect`, which answer with something else than the result for the
 inputs at hand, in its shape: "compiled", "swapped" (two inputs exchanged), "scaled" (inputs
@@ -60,6 +61,10 @@ def op_name(func):
 
 class TooMuch(Exception):
     pass
+
+
+class Compiled(BaseException):
+    """No task's code catches it by chance."""
 
 
 class Recorder(TorchDispatchMode):
@@ -298,6 +303,36 @@ class Task(oracle.Oracle):
         self.known = None
         return super().do_state(req)
 
+    def backend(self, graph, inputs):
+        """torch.compile's own, but that it does not run while there is only compiled."""
+        from torch._inductor.compile_fx import compile_fx
+        run = compile_fx(graph, inputs)
+
+        def call(*args):
+            if self.only_compiles:
+                raise Compiled
+            return run(*args)
+        return call
+
+    only_compiles = False
+
+    def do_compile(self, req):
+        self.phase = PHASE_FORWARD
+        self.compiled = torch.compile(self.model, backend=self.backend)
+        self.only_compiles = True
+        args = [make() for make in self.args]
+        try:
+            failing(END_RAISED, PHASE_FORWARD, self.until_compiled, args)
+        finally:
+            self.only_compiles = False
+        return self.describe({})
+
+    def until_compiled(self, args):
+        try:
+            self.compiled(*args)
+        except Compiled:
+            pass
+
     def do_compiled(self, req):
         if self.compiled is None:
             raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "nothing is compiled")
@@ -307,7 +342,7 @@ class Task(oracle.Oracle):
 
     def as_compiled(self):
         if self.compiled is None:
-            self.compiled = torch.compile(self.model)
+            raise Fail(END_BAD_REQUEST, PHASE_FORWARD, "nothing is compiled")
         args = [make() for make in self.args]
         result = failing(END_RAISED, PHASE_FORWARD, self.compiled, *args)
         return result, self.after()
