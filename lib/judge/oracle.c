@@ -379,6 +379,23 @@ int oracle_inputs(struct judge *j, struct oracle *o, uint64_t seed,
 	return rc;
 }
 
+void oracle_beside(struct judge *j, struct oracle *o, struct fail *f)
+{
+	struct fail own = { .status = ST_OK };
+	struct ca_msg m;
+
+	if (!f->oom || f->status != ST_INVALID_REFERENCE || !j->loaded)
+		return;
+	ahead_settle(j);
+	if (oracle_inputs(j, o, rng_u64(&j->rng), "plain", 1, &own) ||
+	    oracle_expect(j, o, rng_u64(&j->rng), "native", &m, &own) ||
+	    (j->rules->own > 0 &&
+	     oracle_expect(j, o, rng_u64(&j->rng), "fp64", &m, &own)))
+		return;
+	fail_set(f, ST_OOM, PHASE_FORWARD, "the reference has the memory that "
+		 "it needs only without the candidate");
+}
+
 int oracle_open(struct judge *j, struct oracle *o, const char *role,
 		int compiles, struct fail *f)
 {

@@ -442,6 +442,41 @@ static int allocate_again(struct judge *j, const struct oracle *o,
 	return allocate(j, o, r, f);
 }
 
+static int take(struct judge *j, struct runner *r, const struct purpose *u,
+		struct fail *f)
+{
+	struct err e = ERR_INIT;
+
+	if (ahead_take(j, u, &r->child, &r->seen, &e))
+		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+	return hear(j, r, 0, j->o.load_s, f);
+}
+
+/* A process with, on CUDA, a context.  For that a candidate that was still
+ * there may have left too little memory: once more when it has gone. */
+static int make_process(struct judge *j, struct runner *r,
+			const struct purpose *u, struct fail *f)
+{
+	int rc = take(j, r, u, f);
+
+	if (rc && f->status == ST_OOM) {
+		ahead_settle(j);
+		j->dev->ops->release(j->dev, &r->seen);
+		if (torch_kill(j->host, &r->child, NULL))
+			j->undead = 1;
+		else
+			rc = take(j, r, u, f);
+	}
+	if (!rc) {
+		memset(f, 0, sizeof(*f));
+	} else {
+		/* Nobody else's code has run in it. */
+		f->status = ST_INFRA_ERROR;
+		f->fault = 1;
+	}
+	return rc;
+}
+
 /* Up to the point where foreign code would be loaded. */
 static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 		 const struct program *p, struct fail *f)
@@ -451,14 +486,8 @@ static int begin(struct judge *j, const struct oracle *o, struct runner *r,
 
 	if (host_ready(j, f) || allocate_again(j, o, r, f))
 		return -1;
-	if (ahead_take(j, &u, &r->child, &r->seen, &e))
-		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	if (hear(j, r, 0, j->o.load_s, f)) {
-		/* Nobody else's code has run in it. */
-		f->status = ST_INFRA_ERROR;
-		f->fault = 1;
+	if (make_process(j, r, &u, f))
 		return -1;
-	}
 	if (j->dev->ops->attach(j->dev, r, &e))
 		return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	if (map(j, r, f))

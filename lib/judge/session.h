@@ -159,6 +159,11 @@ int oracle_tell(struct judge *j, struct oracle *o, struct str *req,
 void oracle_stop(struct judge *j, struct oracle *o);
 /* Stops and starts it: after the task raised in it. */
 int oracle_again(struct judge *j, struct oracle *o, struct fail *f);
+/*
+ * After a failure, the candidate being gone: `oom` instead of the reference's
+ * lack of memory, if it lacks none now.  What the candidate took is no refuge.
+ */
+void oracle_beside(struct judge *j, struct oracle *o, struct fail *f);
 /* A fresh state; perturbed unless the rules leave it alone. */
 int oracle_state(struct judge *j, struct oracle *o, uint64_t seed,
 		 int perturb, struct fail *f);

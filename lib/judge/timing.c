@@ -29,7 +29,7 @@
 #define QUICK_ALIKE 0.5
 #define FIRST_SEED 1
 #define NOISY 2			/* between the quartiles of a trusted racer's
-				 * times on the CPU: somebody else's doing */
+				 * times: somebody else's doing */
 #define NOISY_ROUNDS 6
 #define TABLE_NS 1e9		/* what the calls of a table may take */
 /*
@@ -192,8 +192,10 @@ static int run_process(struct judge *j, struct oracle *o,
 	rc = 0;
 out:
 	runner_stop(j, &r);
-	if (who == RACE_CANDIDATE)
+	if (who == RACE_CANDIDATE) {
 		attrib_add(&t->saw, &r.saw);
+		oracle_beside(j, o, f);
+	}
 	trial_release(&tr);
 	return rc;
 }
@@ -373,7 +375,8 @@ out:
 	return rc;
 }
 
-/* C as an earlier run found it, where that is known. */
+/* C as an earlier run found it, where that is known: for quick profiles, which
+ * nobody is paid for, so that exclusion is not tested again. */
 static int recall(struct judge *j, struct timing *t)
 {
 	if (!(t->correction > 0))
@@ -523,7 +526,8 @@ int timing_run(struct judge *j, struct oracle *o,
 	t->bank = &bank;
 	t->iterations = ITER_MIN;
 	rc = run_rounds(j, o, g, t, max_rounds, f);
-	if (!rc && !judge_on_cuda(j))
+	/* On CUDA too: who is judged on another GPU may use up the cores. */
+	if (!rc)
 		t->contended |= is_noisy(t);
 	t->bank = NULL;
 	bank_release(&bank);

@@ -272,13 +272,17 @@ static int judge_slices(struct trial *t, const struct cmp_rule *rule,
 	return 0;
 }
 
-static int no_fp64(struct trial *t, struct fail *f)
+/* end: of the request for it. */
+static int no_fp64(struct trial *t, uint32_t end, struct fail *f)
 {
 	if (!measures_own(t))
 		return 0;
-	return fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT, "rules '%s' "
-			"need the reference in double precision, which it "
-			"does not compute in", t->j->rules->name);
+	fail_set(f, ST_INVALID_REFERENCE, PHASE_RESULT, "rules '%s' need the "
+		 "reference in double precision, %s", t->j->rules->name,
+		 end == END_OOM ? "for which there is no memory" :
+				  "which it does not compute in");
+	f->oom = end == END_OOM;
+	return -1;
 }
 
 static int look_again(struct trial *t, const struct cmp_rule *rule,
@@ -291,7 +295,7 @@ static int look_again(struct trial *t, const struct cmp_rule *rule,
 	if (!cmp_wants_fp64(rule, ref, r))
 		return 0;
 	if (fp64->dtype != wide)
-		return no_fp64(t, f);
+		return no_fp64(t, END_OK, f);
 	if (compare_leaf(t, rule, l, got, ref, fp64, r, f))
 		return -1;
 	if (!measures_own(t) || !r->passed || !r->comparable)
@@ -309,13 +313,13 @@ static int relieve(struct trial *t, const struct verify_round *round,
 		   struct cmp_result *r, struct fail *f)
 {
 	struct extent at[CA_LEAVES] = { { 0, 0 } };
-	struct ca_msg m64;
+	struct ca_msg m64 = { .end = END_OK };
 	int rc = want_fp64(t, round, &t->want, at, &m64, f);
 
 	if (rc < 0)
 		return -1;
 	if (rc || m64.nleaf != t->want.nleaf)
-		return no_fp64(t, f);
+		return no_fp64(t, m64.end, f);
 	for (uint32_t i = 0; i < t->want.nleaf; i++) {
 		struct cmp_rule rule = rule_for(t, round, i);
 		struct view got, ref, fp64;

@@ -20,6 +20,7 @@
 #define VERIFY_VERSION "3"
 #define DOUBT_CALLS 192		/* beyond the plan, at most */
 #define DOUBT_STEP 32
+#define DOUBT_SECONDS 20	/* and as long; what takes that gives samples */
 
 /* What a verification found. */
 struct verdict {
@@ -94,13 +95,13 @@ static int judge_task(struct judge *j, struct verdict *v, struct fail *f)
  */
 static int look_longer(struct judge *j, struct trial *t, struct fail *f)
 {
-	int64_t ns;
+	int64_t ns, until = deadline_in(DOUBT_SECONDS);
 
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
 		return 0;
 	for (int i = 0; i < DOUBT_CALLS &&
 	     attrib_doubts(witness_saw(t->r->witness)); i += DOUBT_STEP)
-		for (int k = 0; k < DOUBT_STEP; k++) {
+		for (int k = 0; k < DOUBT_STEP && now_ns() < until; k++) {
 			struct verify_round round = {
 				.family = FAMILY_PLAIN, .factor = 1,
 				.deciding = 1, .seed = rng_u64(&j->rng),
@@ -229,6 +230,7 @@ out:
 	if (have_runner) {
 		runner_stop(j, &r);
 		v->saw = r.saw;
+		oracle_beside(j, &o, &v->f);
 	}
 	if (v->f.status == ST_OK &&
 	    !trial_attribute(j, &o, &v->saw, &v->f))

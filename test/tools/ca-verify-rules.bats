@@ -80,6 +80,27 @@ linear() {
 	jq -es '.[1].verify.text | contains("double precision")' out.strict
 }
 
+@test "strict: memory that the reference lacks is the task's fault or the candidate's" {
+	for dir in lacks takes; do
+		linear "$dir" 0 0
+		cat >>"$dir/model.py" <<-END
+			lacking = "$dir"
+			plain = Model.forward
+			def forward(self, x):
+			    global lacking
+			    if x.dtype == torch.float64 and lacking:
+			        if lacking == "takes":
+			            lacking = ""
+			        raise torch.OutOfMemoryError("out of memory")
+			    return plain(self, x)
+			Model.forward = forward
+		END
+	done
+	[ "$(by strict lacks takes)" = $'lacks\tinvalid_reference\ntakes\toom' ]
+	jq -es '.[0].verify.text | contains("there is no memory")' out.strict
+	jq -es '.[1].verify.text | contains("without the candidate")' out.strict
+}
+
 @test "strict: what is folded at the first call is wrong; paper says so" {
 	linear folded 0 0
 	cat >>folded/model_new.py <<-'END'
