@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/io.h"
@@ -43,10 +44,18 @@ static void add_env(struct hash *h, const char *name)
 	hash_part(h, v ? "set" : "", v ? 3 : 0);
 }
 
+static void add_link(struct hash *h, const char *path)
+{
+	char to[64];
+	ssize_t n = readlink(path, to, sizeof(to));
+
+	hash_part(h, to, n > 0 ? (size_t)n : 0);
+}
+
 /*
  * Where it is remembered which GPUs there are, since CUDA takes 0.1 s to start:
- * until the machine is, for this driver, these device nodes and this
- * environment.  -1: it is not.
+ * until the machine is, for this driver, these device nodes, this cgroup and
+ * this environment.  -1: it is not.
  */
 static int notes(char path[CA_PATH_MAX + HASH_HEX + 8])
 {
@@ -62,6 +71,9 @@ static int notes(char path[CA_PATH_MAX + HASH_HEX + 8])
 	     add_text(h, "/proc/driver/nvidia/version") ? -1 : 0;
 	add_env(h, "CUDA_VISIBLE_DEVICES");
 	add_env(h, "CUDA_DEVICE_ORDER");
+	/* A cgroup may leave some GPUs out (a Slurm job's, a container's). */
+	(void)add_text(h, "/proc/self/cgroup");
+	add_link(h, "/proc/self/ns/cgroup");
 	if (!rc && !glob("/dev/nvidia*", 0, NULL, &g)) {
 		for (size_t i = 0; i < g.gl_pathc; i++)
 			hash_part(h, g.gl_pathv[i], strlen(g.gl_pathv[i]));

@@ -20,7 +20,13 @@
  * each process.  Without two cores, or the right to say so, nothing is done.
  */
 struct cuda_cpus { int judge, runner; };	/* -1: none */
-void cuda_cpus_find(struct cuda_cpus *c, int index);	/* each GPU its own */
+void cuda_cpus_find(struct cuda_cpus *c, int index);
+/* For the index-th GPU two whole cores that no other has, of those `allowed`
+ * (flags of CUDA_CPUS processors); `root` is where the kernel tells which
+ * share a core, "/sys/devices/system/cpu". */
+#define CUDA_CPUS 1024
+void cuda_cpus_choose(struct cuda_cpus *c, int index, const char *allowed,
+		      const char *root);
 void cuda_cpus_hold(const struct cuda_cpus *c, pid_t runner);
 /* Lets the judge's thread run anywhere again. */
 void cuda_cpus_let(const struct cuda_cpus *c);

@@ -9,52 +9,64 @@
 
 static cpu_set_t allowed;	/* as the process was started */
 
-/* Whether `other` is in the list ("0-1,8") of threads of cpu's core. */
-static int same_core(int cpu, int other)
+/* Marks all threads of a CPU's core (a list like "0-1,8"), itself at least. */
+static void mark_core(const char *root, int cpu, char *used)
 {
-	char path[96];
+	char path[128];
 	struct str s = STR_INIT;
 	char *p, *end;
-	int found = 0;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/"
-		 "thread_siblings_list", cpu);
-	if (read_file(path, 4096, &s, NULL)) {
-		str_release(&s);
-		return 0;
-	}
-	for (p = s.buf; p && *p >= '0' && *p <= '9' && !found; p = end) {
-		long from = strtol(p, &end, 10), to = from;
+	used[cpu] = 1;
+	snprintf(path, sizeof(path), "%s/cpu%d/topology/thread_siblings_list",
+		 root, cpu);
+	if (!read_file(path, 4096, &s, NULL))
+		for (p = s.buf; p && *p >= '0' && *p <= '9'; p = end) {
+			long from = strtol(p, &end, 10), to = from;
 
-		if (*end == '-')
-			to = strtol(end + 1, &end, 10);
-		found = other >= from && other <= to;
-		if (*end == ',')
-			end++;
-	}
+			if (*end == '-')
+				to = strtol(end + 1, &end, 10);
+			for (; from <= to && from < CUDA_CPUS; from++)
+				used[from] = 1;
+			if (*end == ',')
+				end++;
+		}
 	str_release(&s);
-	return found;
+}
+
+void cuda_cpus_choose(struct cuda_cpus *c, int index, const char *may,
+		      const char *root)
+{
+	int skip = index > 0 ? 2 * index : 0;
+	char used[CUDA_CPUS] = { 0 };
+
+	c->judge = c->runner = -1;
+	/* The highest numbers: interrupts and everybody else like the low. */
+	for (int i = CUDA_CPUS - 1; i >= 0 && c->runner < 0; i--) {
+		if (!may[i] || used[i])
+			continue;
+		mark_core(root, i, used);
+		if (skip-- > 0)
+			continue;
+		if (c->judge < 0)
+			c->judge = i;
+		else
+			c->runner = i;
+	}
+	if (c->runner < 0)
+		c->judge = -1;
 }
 
 void cuda_cpus_find(struct cuda_cpus *c, int index)
 {
-	int skip = index > 0 ? 2 * index : 0;
+	char may[CUDA_CPUS] = { 0 };
 
 	c->judge = c->runner = -1;
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) ||
 	    CPU_COUNT(&allowed) < 4)
 		return;
-	/* The highest numbers: interrupts and everybody else like the low. */
-	for (int i = CPU_SETSIZE - 1; i >= 0 && c->runner < 0; i--) {
-		if (!CPU_ISSET(i, &allowed) || skip-- > 0)
-			continue;
-		if (c->judge < 0)
-			c->judge = i;
-		else if (!same_core(c->judge, i))
-			c->runner = i;
-	}
-	if (c->runner < 0)
-		c->judge = -1;
+	for (int i = 0; i < CUDA_CPUS && i < CPU_SETSIZE; i++)
+		may[i] = !!CPU_ISSET(i, &allowed);
+	cuda_cpus_choose(c, index, may, "/sys/devices/system/cpu");
 }
 
 static void stay(pid_t thread, int cpu)

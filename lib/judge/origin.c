@@ -72,18 +72,29 @@ static int has_part(const char *name, const char *const *part)
 	return 0;
 }
 
+/* cuFFT's, not cuDNN's for convolutions, which have a namespace of theirs. */
+static int is_fft(const char *name)
+{
+	static const char *const part[] = {
+		"vector_fft", "regular_fft", "way_fft", "bluestein", "Radix0",
+		NULL,
+	};
+
+	return has_part(name, part) && !strstr(name, "DSE::") &&
+	       !strstr(name, "3DSE");
+}
+
 /* ATen's, and those of the libraries that only ATen may call (cuFFT, cuSPARSE,
  * cuSOLVER, cuRAND). */
 static int is_atens(const char *name)
 {
 	static const char *const part[] = {
 		"2at6native", "at::native", "2at4cuda", "triton_", "flash_fwd",
-		"fmha", "cub::", "3cub", "thrust", "vector_fft", "regular_fft",
-		"way_fft", "bluestein", "Radix0", "cufft", "cusparse",
+		"fmha", "cub::", "3cub", "thrust", "cufft", "cusparse",
 		"cusolver", "curand", NULL,
 	};
 
-	return has_part(name, part);
+	return has_part(name, part) || is_fft(name);
 }
 
 /* Names as the libraries' own kernels have them, mangled or not: nobody else's

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "base/io.h"
+#include "judge/cuda.h"
 #include "judge/device.h"
 #include "judge/session.h"
 
@@ -229,6 +230,60 @@ static void test_waiting_is_said(void **state)
 	assert_int_equal(system(text), 0);
 }
 
+/* A machine whose cores have two threads, `apart` numbers from each other. */
+static void make_cores(const char *root, int n, int apart)
+{
+	for (int i = 0; i < n; i++) {
+		int low = apart == 1 ? i & ~1 : i % apart;
+		char path[128];
+		FILE *f;
+
+		snprintf(path, sizeof(path),
+			 "mkdir -p %s/cpu%d/topology", root, i);
+		assert_int_equal(system(path), 0);
+		snprintf(path, sizeof(path),
+			 "%s/cpu%d/topology/thread_siblings_list", root, i);
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fprintf(f, apart == 1 ? "%d-%d\n" : "%d,%d\n", low,
+			low + apart);
+		fclose(f);
+	}
+}
+
+/* Of judges on several GPUs none shares a core with another. */
+static void test_cores_of_gpus(void **state)
+{
+	static const int apart[] = { 1, 8 };
+
+	(void)state;
+	for (int k = 0; k < 2; k++) {
+		char dir[] = "/tmp/cores.XXXXXX", may[CUDA_CPUS] = { 0 };
+		char used[8] = { 0 }, text[64];
+		struct cuda_cpus c;
+
+		assert_non_null(mkdtemp(dir));
+		make_cores(dir, 16, apart[k]);
+		memset(may, 1, 16);
+		may[15] = 0;		/* its other thread will do */
+		for (int gpu = 0; gpu < 4; gpu++) {
+			int core[2];
+
+			cuda_cpus_choose(&c, gpu, may, dir);
+			assert_true(c.judge >= 0 && c.runner >= 0);
+			core[0] = apart[k] == 1 ? c.judge / 2 : c.judge % 8;
+			core[1] = apart[k] == 1 ? c.runner / 2 : c.runner % 8;
+			for (int i = 0; i < 2; i++)
+				assert_int_equal(used[core[i]]++, 0);
+		}
+		cuda_cpus_choose(&c, 4, may, dir);
+		assert_int_equal(c.judge, -1);
+		assert_int_equal(c.runner, -1);
+		snprintf(text, sizeof(text), "rm -r '%s'", dir);
+		assert_int_equal(system(text), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_gone_with_an_open_channel),
 		cmocka_unit_test(test_no_such_device),
 		cmocka_unit_test(test_waiting_is_said),
+		cmocka_unit_test(test_cores_of_gpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,6 +200,12 @@ static void whose_time_it_was(void **state)
 	assert_int_equal(verdict(&o), 0);
 	row(TRACE_KERNEL, "_Z13reduce_kernelv", 9, 100);	/* its too */
 	assert_int_equal(verdict(&o), 0);
+	/* cuDNN's own */
+	row(TRACE_KERNEL, "_ZN3DSE10vector_fftILi0ELi1ELi128ELi8EEEv", 9, 100);
+	assert_int_equal(verdict(&o), 0);
+	row(TRACE_KERNEL, "void DSE::regular_fft_pad<0, 1, 256>(float2*)", 9,
+	    100);
+	assert_int_equal(verdict(&o), 0);
 	/* of libraries that an object cannot be linked with */
 	row(TRACE_KERNEL, "axpby", code, 2);
 	row(TRACE_KERNEL, "_Z10vector_fftILj256ELj4EEv", 9, 100);
