@@ -13,6 +13,7 @@ B ?= build
 BIN ?= bin
 FUZZ_SECONDS ?= 10
 VERSION := $(shell cat VERSION)
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@echo "  $@";)# V=1: all
 ALL_CFLAGS = $(CSTD) $(WARN) -fPIC -Ilib -MMD -MP $(CFLAGS)
 LIBS = -Wl,--as-needed -lcjson -lcurl -lmd -lseccomp -lelf -lonig -lutf8proc \
 	-lmicrohttpd -lm -ldl -lpthread $(openmp)
@@ -40,7 +41,7 @@ deps:
 
 $B/%.o: %.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(say)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 $B/lib/base/version.o: ALL_CFLAGS += -DCA_VERSION='"$(VERSION)"'
 $B/lib/base/version.o: VERSION
@@ -57,13 +58,12 @@ $B/lib/judge/compare_block.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-trapping-math
 openmp := $(if $(findstring clang,$(CC)),-fopenmp-simd,-fopenmp)
 cpu_flags = -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math $(openmp)
 $B/test/lib/witness_test.o: ALL_CFLAGS += $(openmp)
-march1 :=
 march3 := -march=x86-64-v3
 march4 := -march=x86-64-v4 -mprefer-vector-width=512
 define level
 $B/level$(1)/%.o: %.c | deps
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) -DCPU_LEVEL=$(1) $$(cpu_flags) $$(march$(1)) \
+	$$(say)$$(CC) $$(ALL_CFLAGS) -DCPU_LEVEL=$(1) $$(cpu_flags) $$(march$(1)) \
 		-c -o $$@ $$<
 endef
 $(foreach l,$(cpu_levels),$(eval $(call level,$l)))
@@ -72,7 +72,7 @@ $(foreach l,$(cpu_levels),$(eval $(call level,$l)))
 define text
 $B/gen/%.inc: lib/$(1)/%
 	@mkdir -p $$(@D)
-	od -An -v -tu1 $$< | sed 's/[0-9][0-9]*/&,/g' >$$@
+	$$(say)od -An -v -tu1 $$< | sed 's/[0-9][0-9]*/&,/g' >$$@
 endef
 $(foreach d,judge gpu/cuda,$(eval $(call text,$d)))
 
@@ -88,45 +88,45 @@ child_obj := $(patsubst %.c,$B/%.o,$(wildcard lib/cu/child/*.c)) \
 	$B/lib/jail/self.o $B/lib/jail/seal.o
 $(BIN)/libca-child.so: $(child_obj) $B/libca.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs,--as-needed -o $@ $^ $(LIBS)
+	$(say)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs,--as-needed -o $@ $^ $(LIBS)
 
 # Runs NVRTC inside a jail, whose limit on addresses no sanitizer would bear.
 $(BIN)/nvrtc-child: lib/build/child/nvrtc.c lib/cu/builtins.h | deps
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(WARN) -Ilib -O2 -o $@ $< -ldl
+	$(say)$(CC) $(CSTD) $(WARN) -Ilib -O2 -o $@ $< -ldl
 
 # What the judge's commands are inside a rollout's jail.
 $(BIN)/agent-client: lib/agent/child/client.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(CSTD) $(WARN) -O2 -o $@ $<
+	$(say)$(CC) $(CSTD) $(WARN) -O2 -o $@ $<
 
 $B/libca.a: $(lib_obj)
 	@rm -f $@
-	ar rcs $@ $^
+	$(say)ar rcs $@ $^
 
 $(BIN)/ca-%: $B/tools/ca-%.o $B/libca.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS)
+	$(say)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS)
 
 $B/test/%_test: $B/test/lib/%_test.o $B/libca.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS) -lcmocka
+	$(say)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $B/libca.a $(LIBS) -lcmocka
 
 # Programs for a machine with a GPU; built everywhere, since they would rot.
 gpu_progs := $(patsubst test/gpu/%.c,$B/test/gpu/%,\
 	$(wildcard test/gpu/*_test.c test/gpu/*_bench.c))
 $(gpu_progs): $B/test/gpu/%: $B/test/gpu/%.o $B/test/gpu/peer.o $B/libca.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $B/libca.a $(LIBS) \
+	$(say)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $B/libca.a $(LIBS) \
 		-lcmocka
 
 # Harnesses of test/fuzz/run.sh, which calls this with clang.
 $B/test/fuzz_%: $B/test/fuzz/%_fuzz.o $B/libca.a
-	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $B/libca.a $(LIBS)
+	$(say)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $B/libca.a $(LIBS)
 
 # Programs that suites of test/tools use.
 helpers := $(patsubst test/tools/%.c,$B/test/%,$(wildcard test/tools/*.c))
 $(helpers): $B/test/%: $B/test/tools/%.o $B/libca.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(say)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 test-bins: $(tests:%=$B/test/%) $(helpers) $(gpu_progs)
 

@@ -147,10 +147,13 @@ fresh_lists() {
 		-mtime -1 2>/dev/null | head -n 1)" ]
 }
 
+# What it says is shown when it fails.
 apt() {
 	# shellcheck disable=SC2086
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q \
-		-o DPkg::Lock::Timeout=600 "$@" >&2
+		-o DPkg::Lock::Timeout=600 "$@" >"$work/apt" 2>&1 && return
+	tail -n 20 "$work/apt" >&2
+	return 1
 }
 
 install_packages() {
