@@ -40,7 +40,7 @@ enum child_end {
 	CHILD_EXITED, CHILD_SIGNALED,
 	CHILD_TIMEOUT,			/* killed at the deadline */
 	CHILD_OUTPUT,			/* killed: wrote more than outcap */
-	CHILD_INTERRUPTED	/* killed: SIGINT or SIGTERM came to us */
+	CHILD_INTERRUPTED	/* killed: a signal came to us (sig.h) */
 };
 
 struct child_result {

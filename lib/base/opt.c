@@ -118,8 +118,12 @@ static void set_int(const struct tool *t, const struct opt *o,
 
 	errno = 0;
 	v = strtoll(text, &end, 10);
-	if (errno || end == text || *end || *text == ' ')
+	if (end == text || *end || *text == ' ')
 		bad_value(t, o, text, "an integer");
+	if (errno) {
+		check_range(t, o, text, (double)v);
+		bad_value(t, o, text, "an integer below 2^63");
+	}
 	check_range(t, o, text, (double)v);
 	*(int64_t *)o->dest = v;
 }

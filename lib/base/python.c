@@ -236,6 +236,29 @@ static void consider_path(char best[CA_PATH_MAX], int *score)
 	}
 }
 
+/*
+ * By its directory's true name: jails show what Python loads under that, not a
+ * link to it that lies below /tmp.  The last part may be a link that Python
+ * finds its environment by.
+ */
+static void straighten(char path[CA_PATH_MAX])
+{
+	char real[PATH_MAX], whole[PATH_MAX + CA_PATH_MAX];
+	char *last = strrchr(path, '/');
+
+	if (!last || last == path)
+		return;
+	*last = '\0';
+	if (realpath(path, real)) {
+		snprintf(whole, sizeof whole, "%s/%s", real, last + 1);
+		if (strlen(whole) < CA_PATH_MAX) {
+			strcpy(path, whole);
+			return;
+		}
+	}
+	*last = '/';
+}
+
 int path_python(char out[CA_PATH_MAX], struct err *e)
 {
 	const char *env = getenv("CA_PYTHON");
@@ -249,6 +272,7 @@ int path_python(char out[CA_PATH_MAX], struct err *e)
 		if ((size_t)snprintf(out, CA_PATH_MAX, "%s", env) >=
 		    CA_PATH_MAX)
 			return err_set(e, CA_CONFIG, "CA_PYTHON is too long");
+		straighten(out);
 		return 0;
 	}
 	consider_path(best, &score);
@@ -263,5 +287,6 @@ int path_python(char out[CA_PATH_MAX], struct err *e)
 			       CA_TORCH_HIGH ": run 'make deps' or set "
 			       "CA_PYTHON");
 	strcpy(out, best);
+	straighten(out);
 	return 0;
 }

@@ -41,7 +41,7 @@ static void on_signal(int signo)
 
 int sig_catch(struct err *e)
 {
-	static const int numbers[] = { SIGINT, SIGTERM };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction sa, old;
 	size_t i;
 
@@ -52,7 +52,7 @@ int sig_catch(struct err *e)
 	memset(&sa, 0, sizeof sa);
 	sa.sa_handler = on_signal;
 	sigemptyset(&sa.sa_mask);
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		sigaction(numbers[i], NULL, &old);
 		if (old.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &sa, NULL);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM as a flag and a descriptor, so that every wait can end
- * early and nothing is left behind.
+ * SIGINT, SIGTERM and SIGHUP as a flag and a descriptor, so that every wait can
+ * end early and nothing is left behind.
  */
 #ifndef CA_BASE_SIG_H
 #define CA_BASE_SIG_H
 
 #include "base/err.h"
 
-/* Catches both from now on (an ignored one stays ignored).  A second signal
+/* Catches them from now on (an ignored one stays ignored).  A second signal
  * that comes more than a second after the first ends the process at once. */
 int sig_catch(struct err *e);
 

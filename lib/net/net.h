@@ -48,7 +48,7 @@ enum net_end {
 	NET_BROKEN,		/* the connection broke off */
 	NET_TOO_LONG,		/* more than `cap` bytes */
 	NET_DEADLINE,		/* of the request */
-	NET_SIGNAL		/* SIGINT or SIGTERM came (sig_catch) */
+	NET_SIGNAL		/* sig_caught */
 };
 
 struct net_reply {

@@ -62,7 +62,7 @@ struct stage_ops {
  * 141, so that the tool still cleans up; SIGPIPE is ignored from here on.
  *
  * Progress appears on a terminal's stderr after 2 s; -v ends with one line
- * of totals.  After SIGINT or SIGTERM nothing new is begun,
+ * of totals.  After a signal (sig.h) nothing new is begun,
  * `stage_interrupted` is true and sig_fd() readable, so that a record can cut
  * itself short.  Records finished by then are written; those in hand are not,
  * since their results may owe something to the interruption.
@@ -70,7 +70,7 @@ struct stage_ops {
 int stage_run(const struct stage_ops *ops, const struct common *c, int argc,
 	      char **argv, int first);
 
-/* Non-zero once SIGINT or SIGTERM came: its number. */
+/* Non-zero once a signal came (sig.h): its number. */
 int stage_interrupted(void);
 
 #endif

@@ -22,8 +22,8 @@ struct serve_opts {
 };
 
 /*
- * Serves until SIGINT or SIGTERM, then takes nothing new, finishes what runs
- * and returns 0; what is not finished in time is cut short.  `table` as in
+ * Serves until a signal (sig.h) comes, then takes nothing new, finishes what
+ * runs and returns 0; what is not finished in time is cut short.  `table` as in
  * gen_open.  -1 when it could not begin.
  */
 int serve_run(const struct serve_opts *o, struct str *table, struct err *e);

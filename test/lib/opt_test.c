@@ -124,6 +124,10 @@ static void bad_values_are_usage_errors(void **state)
 		assert_non_null(strstr(out, "ca-test: "));
 		assert_non_null(strstr(out, "try 'ca-test --help'"));
 	}
+	exits("--count 99999999999999999999", out, sizeof out);
+	assert_non_null(strstr(out, "takes 1 to "));
+	exits("--count -99999999999999999999", out, sizeof out);
+	assert_non_null(strstr(out, "takes 1 to "));
 }
 
 static void help_names_every_option(void **state)

@@ -53,3 +53,27 @@ left() {
 		[ -z "$(left)" ]
 	done
 }
+
+@test "a hang-up ends judges that work side by side, unless it is ignored" {
+	cd "$work"
+	for how in DEFAULT IGNORE; do
+		TMPDIR=$work/tmp perl -e '$SIG{HUP} = shift; exec @ARGV' $how \
+			"$bin/ca-verify" --device cpu -j 2 built >out 2>err 3>&- &
+		pid=$!
+		sleep 0.5
+		kill -HUP $pid
+		status=0
+		wait "$pid" || status=$?
+		echo "$how: $status, $(cat err)"
+		[ ! -s err ]
+		[ -z "$(ls -A tmp)" ]
+		[ -z "$(left)" ]
+		if [ $how = DEFAULT ]; then
+			[ "$status" = 129 ]
+			[ ! -s out ]
+		else
+			[ "$status" = 0 ]
+			[ "$(wc -l <out)" = 2 ]
+		fi
+	done
+}
