@@ -1,20 +1,37 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# faults.sh [N [NAME ...]]: N of each kind of candidate that hangs, crashes,
-# floods or exhausts something (default 20), each followed by an honest one,
-# in one stream a kind.  Every bad one must get the status that its file
+# faults.sh [-d DEVICE] [-j N] [N [NAME ...]]: N of each kind of candidate that
+# hangs, crashes, floods or exhausts something (default 20), each followed by
+# an honest one, in one stream a kind (-j: judged side by side).  Every bad one must get the status that its file
 # states (test/attacks), every honest one be right, and nothing may be left.
 # Prints for each kind what it got and seconds a record; by hand.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+device=cpu jobs=1
+while getopts d:j: o; do
+	case $o in
+	d) device=$OPTARG ;;
+	j) jobs=$OPTARG ;;
+	*) exit 64 ;;
+	esac
+done
+shift $((OPTIND - 1))
 times=${1:-20}
 shift || true
 kinds=("$@")
-[ ${#kinds[@]} -gt 0 ] || kinds=(parent-killed parent-stopped channel-flooded
-	output-flooded memory-exhausted disk-filled threads-without-end
-	descriptors-without-end forked-worker hang hang-in-the-kernel segfault
-	aborts)
+task=twice
+if [ "$device" = cpu ]; then
+	[ ${#kinds[@]} -gt 0 ] || kinds=(parent-killed parent-stopped
+		channel-flooded output-flooded memory-exhausted disk-filled
+		threads-without-end descriptors-without-end forked-worker hang
+		hang-in-the-kernel segfault aborts)
+else
+	task=cuda-twice
+	[ ${#kinds[@]} -gt 0 ] || kinds=(illegal-address misaligned
+		memory-exhausted device-memory-taken hang-in-the-kernel
+		resident-kernel)
+fi
 bin=${CA_BIN:-bin}
 work=$(mktemp -d)
 chmod 755 "$work"	# compilers run as others
@@ -25,7 +42,7 @@ mkdir -m 1777 "$TMPDIR"
 expand() { # FILE NAME
 	awk -v tasks=test/attacks/tasks -v out="$work/$2" \
 		-f test/attacks/expand.awk "$1"
-	"$bin/ca-compile" --device cpu "$work/$2" >"$work/$2.json"
+	"$bin/ca-compile" --device "$device" "$work/$2" >"$work/$2.json"
 }
 
 # Processes of this run that are no shells of ours.
@@ -37,19 +54,19 @@ left() {
 		done
 }
 
-printf 'task: twice\n' >"$work/honest"
+printf 'task: %s\n' $task >"$work/honest"
 expand "$work/honest" good
 rc=0
 for kind in "${kinds[@]}"; do
-	file=test/attacks/cpu/$kind.attack
+	file=test/attacks/$device/$kind.attack
 	expand "$file" "$kind"
 	want=$(sed -n 's/^paper: //p' "$file")
 	for _ in $(seq "$times"); do
 		cat "$work/$kind.json" "$work/good.json"
 	done >"$work/in"
 	began=$(date +%s)
-	CA_TORCH_SHARED=0 "$bin/ca-verify" --device cpu --timeout 2s \
-		--first-timeout 2s "$work/in" >"$work/out" || rc=1
+	CA_TORCH_SHARED=0 "$bin/ca-verify" --device "$device" -j "$jobs" \
+		--timeout 2s --first-timeout 2s "$work/in" >"$work/out" || rc=1
 	took=$(($(date +%s) - began))
 	bad=$(jq -r --arg k "$kind" --arg w " $want " '
 		select(.name == $k) | .verify.status |
