@@ -3,9 +3,10 @@
 #
 # faults.sh [-d DEVICE] [-j N] [N [NAME ...]]: N of each kind of candidate that
 # hangs, crashes, floods or exhausts something (default 20), each followed by
-# an honest one, in one stream a kind (-j: judged side by side).  Every bad one must get the status that its file
-# states (test/attacks), every honest one be right, and nothing may be left.
-# Prints for each kind what it got and seconds a record; by hand.
+# an honest one, in one stream a kind (-j: judged side by side).  Every bad one
+# must get the status that its file states (test/attacks), every honest one be
+# right, and nothing may be left.  Prints for each kind what it got and seconds
+# a record; by hand.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 device=cpu jobs=1

@@ -243,6 +243,11 @@ static void python_is_asked_once(void **state)
 	assert_int_equal(e.code, CA_UNAVAILABLE);
 	setenv("CA_PYTHON", in_dir("nowhere"), 1);
 	assert_int_equal(path_python(out, &e), -1);
+	/* A link may lie where no jail shows it; what it leads to is shown. */
+	assert_int_equal(symlink(in_dir("py2"), in_dir("py-link")), 0);
+	setenv("CA_PYTHON", in_dir("py-link/python3"), 1);
+	assert_int_equal(path_python(out, &e), 0);
+	assert_string_equal(out, in_dir("py2/python3"));
 }
 
 int main(void)
