@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/io.h"
 #include "base/path.h"
+#include "base/sum.h"
 #include "nn/safetensors.h"
 
 #define FILE_MAX  JSON_MAX_FILE		/* of what is copied */
@@ -29,8 +29,7 @@ struct out {
 	char dir[CA_PATH_MAX];
 	struct str list;		/* members of the manifest */
 	int fd;
-	struct hash *sum;
-	uint64_t bytes;
+	struct sum sum;
 };
 
 static int begin(struct out *o, const char *name, struct err *e)
@@ -38,30 +37,21 @@ static int begin(struct out *o, const char *name, struct err *e)
 	char path[CA_PATH_MAX + 64];
 
 	snprintf(path, sizeof path, "%s/%s", o->dir, name);
-	o->bytes = 0;
-	o->sum = hash_new();
+	sum_begin(&o->sum, 0);
 	o->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (o->fd < 0 || !o->sum)
+	if (o->fd < 0)
 		return err_sys(e, CA_CANTCREAT, "cannot create '%s'", path);
 	return 0;
 }
 
 static int add(struct out *o, const void *p, size_t n, struct err *e)
 {
-	hash_add(o->sum, p, n);
-	o->bytes += n;
+	sum_add(&o->sum, p, n);
 	return write_full(o->fd, p, n, e);
 }
 
-/* Ends the hash in any case. */
 static int end(struct out *o, const char *name, int rc, struct err *e)
 {
-	uint8_t sum[HASH_LEN];
-	char text[HASH_HEX];
-
-	if (o->sum)
-		hash_end(o->sum, sum);
-	o->sum = NULL;
 	if (!rc && fsync(o->fd))
 		rc = err_sys(e, CA_IOERR, "cannot sync '%s'", name);
 	if (o->fd >= 0)
@@ -69,10 +59,10 @@ static int end(struct out *o, const char *name, int rc, struct err *e)
 	o->fd = -1;
 	if (rc)
 		return rc;
-	hex(sum, HASH_LEN, text);
-	str_addf(&o->list, "%s\"%s\":{\"bytes\":%llu,\"sha256\":\"%s\"}",
-		 o->list.len ? "," : "", name, (unsigned long long)o->bytes,
-		 text);
+	str_addf(&o->list, "%s\"%s\":{\"bytes\":%llu,\"sum\":\"%llu\"}",
+		 o->list.len ? "," : "", name,
+		 (unsigned long long)o->sum.bytes,
+		 (unsigned long long)sum_end(&o->sum));
 	return o->list.failed ? err_set(e, CA_SOFTWARE, "no memory") : 0;
 }
 
@@ -332,28 +322,24 @@ int ckpt_save(struct train *t, const char *dir, const char *from,
 }
 
 /* Size and sum of a file. */
-static int measure(const char *path, uint64_t *bytes, char text[HASH_HEX],
+static int measure(const char *path, uint64_t *bytes, uint64_t *sum,
 		   struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	struct hash *h = hash_new();
 	char *block = malloc(BLOCK);
-	uint8_t sum[HASH_LEN];
 	ssize_t n = -1;
+	struct sum s;
 
-	*bytes = 0;
+	sum_begin(&s, 0);
 	if (fd < 0)
 		err_sys(e, CA_DATAERR, "cannot open '%s'", path);
-	else if (!h || !block)
+	else if (!block)
 		err_set(e, CA_SOFTWARE, "no memory");
 	else
-		while ((n = read_full(fd, block, BLOCK, e)) > 0) {
-			hash_add(h, block, (size_t)n);
-			*bytes += (uint64_t)n;
-		}
-	if (h)
-		hash_end(h, sum);
-	hex(sum, HASH_LEN, text);
+		while ((n = read_full(fd, block, BLOCK, e)) > 0)
+			sum_add(&s, block, (size_t)n);
+	*bytes = s.bytes;
+	*sum = sum_end(&s);
 	free(block);
 	if (fd >= 0)
 		close(fd);
@@ -379,17 +365,17 @@ static struct json *read_json(const char *dir, const char *name,
 
 static int verify_file(const char *dir, const struct json *j, struct err *e)
 {
-	char path[CA_PATH_MAX + 64], sum[HASH_HEX];
+	char path[CA_PATH_MAX + 64];
 	const char *name = json_key(j);
-	uint64_t bytes;
+	uint64_t bytes, sum, was;
 
 	if (strchr(name, '/'))
 		return err_set(e, CA_DATAERR, "manifest names '%s'", name);
 	snprintf(path, sizeof path, "%s/%s", dir, name);
-	if (measure(path, &bytes, sum, e))
+	if (measure(path, &bytes, &sum, e))
 		return -1;
 	if ((int64_t)bytes != json_get_int(j, "bytes", -1) ||
-	    strcmp(sum, json_get_str(j, "sha256", "")))
+	    json_u64(json_get(j, "sum"), &was) || sum != was)
 		return err_set(e, CA_DATAERR, "'%s' is not what was written",
 			       path);
 	return 0;

@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/io.h"
+#include "base/sum.h"
 #include "base/path.h"
 #include "rec/json.h"
 
@@ -433,43 +434,18 @@ const struct st_tensor *st_at(const struct st *s, size_t i)
 	return &s->tensor[i];
 }
 
-/* No two words have the same result for one h, and no two h for one word. */
-static uint64_t mix(uint64_t h, uint64_t word)
-{
-	h = (h ^ word) * 0x9e3779b97f4a7c15u;
-	return h ^ h >> 32;
-}
-
-/* In lanes, since each step waits for the one before. */
-static uint64_t add_bytes(uint64_t h, const void *p, size_t len)
-{
-	const char *at = p;
-	uint64_t lane[4] = { h, h + 1, h + 2, h + 3 }, word[4];
-
-	for (size_t left = len, n; left; at += n, left -= n) {
-		n = left < sizeof word ? left : sizeof word;
-		if (n < sizeof word)
-			memset(word, 0, sizeof word);
-		memcpy(word, at, n);
-		for (int i = 0; i < 4; i++)
-			lane[i] = mix(lane[i], word[i]);
-	}
-	for (int i = 0; i < 4; i++)
-		h = mix(h, lane[i]);
-	return mix(h, len);
-}
-
 uint64_t st_sum(const struct st *s)
 {
-	uint64_t h = s->n;
+	struct sum h;
 
+	sum_begin(&h, s->n);
 	/* They are sorted by name. */
 	for (size_t i = 0; i < s->n; i++) {
 		const struct st_tensor *t = &s->tensor[i];
 
-		h = add_bytes(h, t->name, strlen(t->name));
-		h = add_bytes(h, t->dtype, strlen(t->dtype));
-		h = add_bytes(h, t->data, t->bytes);
+		sum_add(&h, t->name, strlen(t->name) + 1);
+		sum_add(&h, t->dtype, strlen(t->dtype) + 1);
+		sum_add(&h, t->data, t->bytes);
 	}
-	return h;
+	return sum_end(&h);
 }

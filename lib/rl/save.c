@@ -87,10 +87,19 @@ static void look(struct place *p, const char *dir)
 	p->dir = dir;
 	snprintf(p->prev, sizeof p->prev, "%s.prev", dir);
 	p->err = (struct err)ERR_INIT;
-	p->step[1] = step_of(p->prev, &p->err);
-	p->step[0] = step_of(dir, &p->err);
+	p->step[0] = step_of(p->dir, &p->err);
 	if (p->step[0] == -1)
 		warn("%s", p->err.msg);
+}
+
+/* The one before is read, whole, only when it may be needed. */
+static void look_behind(struct place *p)
+{
+	struct err e = ERR_INIT;
+
+	p->step[1] = step_of(p->prev, &e);
+	if (!p->err.code)
+		p->err = e;
 }
 
 static int has(const struct place *p, int64_t step)
@@ -124,9 +133,17 @@ int save_find(const char *dir, const char *other, struct err *e)
 	int64_t best = -1;
 
 	look(&a, dir);
-	b = a;
 	if (other)
 		look(&b, other);
+	else
+		b = a;
+	if (a.step[0] >= 0 && a.step[0] == b.step[0])
+		return 1;
+	look_behind(&a);
+	if (other)
+		look_behind(&b);
+	else
+		b = a;
 	for (int i = 0; i < 2; i++)
 		if (a.step[i] > best && has(&b, a.step[i]))
 			best = a.step[i];

@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/sum.h"
 #include "base/utf8.h"
 
 static void err_escapes_and_cuts(void **state)
@@ -252,6 +253,45 @@ static void proc_reads_lines_and_fields(void **state)
 	assert_int_equal(ppid, getppid());
 }
 
+/* Pieces of any size, every single bit, zeros at the end. */
+static void sums_tell_bytes_apart(void **state)
+{
+	unsigned char x[100];
+	uint64_t whole, other;
+	struct sum s;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof x; i++)
+		x[i] = (unsigned char)(i * 37);
+	sum_begin(&s, 0);
+	sum_add(&s, x, sizeof x);
+	whole = sum_end(&s);
+	for (size_t step = 1; step < sizeof x; step++) {
+		sum_begin(&s, 0);
+		for (size_t i = 0; i < sizeof x; i += step)
+			sum_add(&s, x + i, step < sizeof x - i ? step :
+				sizeof x - i);
+		assert_true(sum_end(&s) == whole);
+	}
+	for (size_t bit = 0; bit < 8 * sizeof x; bit++) {
+		x[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		sum_begin(&s, 0);
+		sum_add(&s, x, sizeof x);
+		assert_true(sum_end(&s) != whole);
+		x[bit / 8] ^= (unsigned char)(1 << bit % 8);
+	}
+	memset(x, 0, sizeof x);
+	sum_begin(&s, 0);
+	whole = sum_end(&s);
+	for (size_t n = 1; n < 40; n++) {
+		sum_begin(&s, 0);
+		sum_add(&s, x, n);
+		other = sum_end(&s);
+		assert_true(other != whole);
+		whole = other;
+	}
+}
+
 static void seeds_replay(void **state)
 {
 	struct rng a, b;
@@ -293,6 +333,7 @@ int main(void)
 		cmocka_unit_test(hashes_match_published_values),
 		cmocka_unit_test(hash_parts_do_not_run_together),
 		cmocka_unit_test(proc_reads_lines_and_fields),
+		cmocka_unit_test(sums_tell_bytes_apart),
 		cmocka_unit_test(seeds_replay),
 	};
 
