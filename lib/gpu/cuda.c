@@ -38,6 +38,8 @@ static void close_cuda(struct gpu *g)
 {
 	struct cuda *c = of(g);
 
+	if (cuda_comm_lost(c))
+		return;
 	cuda_part(g);
 	cublas_close(c->blas);
 	if (c->module)
@@ -61,6 +63,8 @@ static void *alloc_cuda(struct gpu *g, size_t bytes, struct err *e)
 
 static void free_cuda(struct gpu *g, void *p)
 {
+	if (cuda_comm_lost(of(g)))
+		return;
 	cu_bind(of(g)->dev, NULL);
 	of(g)->dev->api->MemFree(ptr(p));
 }
@@ -96,8 +100,7 @@ static void download_cuda(struct gpu *g, void *dst, const void *src, size_t n)
 {
 	struct cuda *c = of(g);
 
-	cuda_comm_wait(c);
-	if (!cu_bind(c->dev, &g->failed))
+	if (!cuda_comm_wait(c) && !cu_bind(c->dev, &g->failed))
 		check(c, c->dev->api->ToHost(dst, ptr(src), n,
 					     c->dev->stream), "download");
 }
@@ -123,8 +126,8 @@ static void sync_cuda(struct gpu *g)
 {
 	struct cuda *c = of(g);
 
-	cuda_comm_wait(c);
-	check(c, c->dev->api->StreamSync(c->dev->stream), "kernels");
+	if (!cuda_comm_wait(c))
+		check(c, c->dev->api->StreamSync(c->dev->stream), "kernels");
 }
 
 static int record_cuda(struct gpu *g)

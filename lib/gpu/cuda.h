@@ -66,14 +66,16 @@ unsigned cuda_hopper_bytes(int dim, int rows);
 #define HOPPER_DKDV	(2 * 128 + 6 * 64)
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
- * the device's stream, and for nothing when it is alone. */
+ * the device's stream, and for nothing when it is alone: 0, or -1 when nothing
+ * may wait for it any more, since one of them is gone (cuda_comm_lost). */
 int cuda_join(struct gpu *g, struct comm *ranks, struct err *e);
 void cuda_part(struct gpu *g);
 void cuda_mark(struct gpu *g);
 void cuda_reduce_scatter(struct gpu *g, float *x, size_t part);
 void cuda_all_gather(struct gpu *g, void *x, size_t bytes);
 void cuda_collected(struct gpu *g);
-void cuda_comm_wait(struct cuda *c);
+int cuda_comm_wait(struct cuda *c);
+int cuda_comm_lost(const struct cuda *c);
 
 /* Compiles the kernels; see nvrtc_compile. */
 int cuda_text_compile(int major, int minor, enum gpu_type act,

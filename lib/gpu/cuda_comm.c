@@ -3,7 +3,9 @@
  * A GPU among ranks: collective operations run on a stream of their own,
  * behind what was launched before them and beside what is launched after.
  * Nothing waits in the driver, where a rank that is gone would be waited for
- * for ever; when one is, the communicator is broken off.
+ * for ever.  When one is, what waits for it on the device ends with this
+ * process, and until then nothing that waits for the device may be called: to
+ * free memory, or a communicator, is to wait.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -88,8 +90,6 @@ static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
 		if (comm_check(c->comm->c, COMM_WAITING,
 			       &c->g.failed) ||
 		    nccl_check(c->comm->nccl, &c->g.failed)) {
-			/* What waits on the device is let go. */
-			nccl_close(c->comm->nccl);
 			c->comm->nccl = NULL;
 			return;
 		}
@@ -111,10 +111,18 @@ static cu_rc event_done(struct cuda *c, void *what)
 	return c->dev->api->EventQuery(*(cu_event *)what);
 }
 
-void cuda_comm_wait(struct cuda *c)
+int cuda_comm_wait(struct cuda *c)
 {
 	if (c->comm && c->comm->nccl && !c->g.failed.code)
 		poll(c, stream_done, NULL);
+	else if (cuda_comm_lost(c) && !c->g.failed.code)
+		comm_check(c->comm->c, COMM_GLANCE, &c->g.failed);
+	return c->g.failed.code ? -1 : 0;
+}
+
+int cuda_comm_lost(const struct cuda *c)
+{
+	return c->comm && comm_failed(c->comm->c) >= 0;
 }
 
 /* So that a rank that gets on can be told from one that hangs, not more than

@@ -82,8 +82,11 @@ static int load(struct nccl *n, struct err *e)
  * named, not what NCCL makes of it. */
 static int broken(struct nccl *n, const char *what, int rc, struct err *e)
 {
-	return comm_seek(n->c, e) ? -1 :
-	       err_set(e, CA_UNAVAILABLE, "%s failed (%d)", what, rc);
+	if (comm_seek(n->c, e))
+		return -1;
+	err_set(e, CA_UNAVAILABLE, "%s failed (%d)", what, rc);
+	comm_fail(n->c, e);
+	return -1;
 }
 
 /* Until what was begun on the host's side is done, or a rank is gone. */

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpus.sh judges [N] | serve [STREAMS LEN]: what several GPUs gain over one, in one run each.
-#   judges: a stream of N candidates (100) through ca-verify, already built: seconds on cuda:0
-#           and on all free GPUs, caches warm.
+# gpus.sh judges [N [WORKDIRS]] | serve [STREAMS LEN]: what several GPUs gain over one, in one run each.
+#   judges: a stream of N candidates (100), of the first WORKDIRS (12), through ca-verify, already
+#           built: seconds on cuda:0 and on all free GPUs, caches warm.
 #   serve:  tokens a second of STREAMS streams (512) of LEN tokens (256) through HTTP, a
 #           replica on each of two GPUs against one; random weights of 135 M.
 # With CA_DEVICE=cpu both halves run on the CPU (-j and --replicas), which only shows that
@@ -29,13 +29,13 @@ seconds() { # file for the output, command
 }
 
 judges() {
-	local n=${a:-100} one=cuda:0 all=(--device cuda) same=true some=()
+	local n=${a:-100} of=${b:-12} one=cuda:0 all=(--device cuda) same=true some=()
 	local took_one took_all
 	[ "$device" = cuda ] || one=cpu all=(--device cpu -j 2)
 	for w in fixtures/workdirs/"$device"/*/; do
 		[ "$(jq -r '.verify // empty' "$w/expect.json")" != ok ] || some+=("$w")
 	done
-	"$bin/ca-compile" -j 8 --device "$device" "${some[@]:0:12}" >"$work/some"
+	"$bin/ca-compile" -j 8 --device "$device" "${some[@]:0:of}" >"$work/some"
 	"$bin/ca-verify" --device "$one" "$work/some" >"$work/warm"
 	: >"$work/in"
 	while [ "$(wc -l <"$work/in")" -lt "$n" ]; do
