@@ -39,6 +39,7 @@ static const char *device_name[GPUS_MAX];
 static struct opt_list devices = { device_name, 1 };
 static struct reward_rules rules;
 static const char *grade = "full", *export, *clock_name = "bracket";
+static const char *remember;
 static const char *color = "auto";
 static size_t printed;
 static int show, all;
@@ -102,6 +103,8 @@ static const struct opt options[] = {
 	  "judge's clock or by device times", &clock_name, 0, 0 },
 	{ OPT_STR, 0, "trust-key", "FILE", "key that signs and checks results",
 	  &judge.trust_key, 0, 0 },
+	{ OPT_STR, 0, "remember", "DIR", "verdicts there; a candidate that has "
+	  "one is not judged again", &remember, 0, 0 },
 	{ OPT_STR, 0, "skill", "DIR", "what the model is taught",
 	  &agent.skill, 0, 0 },
 	{ OPT_STR, 0, "dir", "DIR", "keep logs and records there", &pool.dir,
@@ -239,6 +242,10 @@ static void own_judge(const char *argv[], char self[4096],
 		argv[i++] = "--trust-key";
 		argv[i++] = judge.trust_key;
 	}
+	if (remember) {
+		argv[i++] = "--remember";
+		argv[i++] = remember;
+	}
 	if (c->no_prov)
 		argv[i++] = "--no-prov";
 	argv[i] = NULL;
@@ -317,7 +324,7 @@ static int translate(const struct common *c, int argc, char **argv, int first)
 
 static int run(const struct common *c, int argc, char **argv, int first)
 {
-	const char *own[16];
+	const char *own[20];
 	struct err e = ERR_INIT;
 	char self[4096];
 	int rc;
@@ -330,7 +337,8 @@ static int run(const struct common *c, int argc, char **argv, int first)
 		judge.shares = 1;
 		if (strcmp(clock_name, "bracket"))
 			rules.clock = CLOCK_DEVICE_SUM;
-		rc = judge_serve(&judge, &rules, c, *grade == 'q', &e);
+		rc = judge_serve(&judge, &rules, c, *grade == 'q', remember,
+				 &e);
 	} else {
 		check(c);
 		own_judge(own, self, c);

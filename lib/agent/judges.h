@@ -44,11 +44,13 @@ void judges_run(struct judges *j);
 void judges_close_fds(struct judges *j);
 
 /* A judge's own side, over stdin and stdout: ca-agent --serve-judge.  Tries
- * are quick, grades are not, unless quick_grade; rewards go by `rules`.  The
- * exit code; -1 with `e` when it could not begin. */
+ * are quick, grades are not, unless quick_grade; rewards go by `rules`.
+ * `remember`: the folder of agent/verdicts.h, or NULL.  The exit code; -1 with
+ * `e` when it could not begin. */
 struct judge_opts;
 struct reward_rules;
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
-		const struct common *c, int quick_grade, struct err *e);
+		const struct common *c, int quick_grade,
+		const char *remember, struct err *e);
 
 #endif

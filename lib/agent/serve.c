@@ -5,6 +5,8 @@
  */
 #include "agent/judges.h"
 
+#include "agent/verdicts.h"
+#include "base/io.h"
 #include "build/build.h"
 #include "build/device.h"
 #include "judge/options.h"
@@ -18,6 +20,7 @@ struct serve {
 	struct mac_key key;
 	struct reward_rules rules;
 	int no_prov, quick_grade;
+	const char *remember;		/* a folder, or NULL */
 };
 
 static int grade(void *ctx, struct rec *r, struct err *e)
@@ -29,11 +32,9 @@ static int grade(void *ctx, struct rec *r, struct err *e)
 	return j ? judge_profile(j, r, e) : -1;
 }
 
-static int judge(void *ctx, struct rec *r, struct err *e)
+static int judge_as(struct serve *s, enum ask stage, struct rec *r,
+		    struct err *e)
 {
-	const char *word = json_get_str(rec_get(r, "ask"), "stage", NULL);
-	enum ask stage = ask_parse(word);
-	struct serve *s = ctx;
 	struct judge *j;
 
 	if (stage == ASK_COMPILE)
@@ -57,6 +58,22 @@ static void written(void *ctx)
 	judging_written(&s->full);
 }
 
+static int judge(void *ctx, struct rec *r, struct err *e)
+{
+	const char *word = json_get_str(rec_get(r, "ask"), "stage", NULL);
+	enum ask stage = ask_parse(word);
+	struct serve *s = ctx;
+	int full = (stage == ASK_REWARD || stage == ASK_NONE) &&
+		   !s->quick_grade;
+	const char *how = full ? "full" : "quick";
+
+	if (stage == ASK_COMPILE || stage == ASK_REFERENCE)
+		return judge_as(s, stage, r, e);
+	return verdicts_offer(s->remember, how, r, e) ||
+	       judge_as(s, stage, r, e) ||
+	       verdicts_keep(s->remember, how, r, e) ? -1 : 0;
+}
+
 static void idle(void *ctx, int fd)
 {
 	struct serve *s = ctx;
@@ -65,10 +82,12 @@ static void idle(void *ctx, int fd)
 }
 
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
-		const struct common *c, int quick_grade, struct err *e)
+		const struct common *c, int quick_grade,
+		const char *remember, struct err *e)
 {
 	struct serve s = { .no_prov = c->no_prov, .rules = *rules,
-			   .quick_grade = quick_grade };
+			   .quick_grade = quick_grade,
+			   .remember = remember };
 	struct stage_ops ops = {
 		.name = "ca-agent", .record = judge, .wants = judging_wants,
 		.idle = idle, .rest = written, .ctx = &s
@@ -76,6 +95,8 @@ int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 	struct common own = *c;
 	int rc;
 
+	if (remember && mkdir_p(remember, 0755, e))
+		return -1;
 	own.seeded = 0;
 	s.full_opts = s.quick_opts = *o;
 	s.quick_opts.quick = 1;

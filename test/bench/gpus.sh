@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpus.sh judges [N [WORKDIRS]] | serve [STREAMS LEN]: what several GPUs gain over one, in one run each.
+# gpus.sh judges [N [WORKDIRS]] | serve [STREAMS LEN]: what several GPUs gain over one, in one
+# run each.
 #   judges: a stream of N candidates (100), of the first WORKDIRS (12), through ca-verify, already
 #           built: seconds on cuda:0 and on all free GPUs, caches warm.
 #   serve:  tokens a second of STREAMS streams (512) of LEN tokens (256) through HTTP, a

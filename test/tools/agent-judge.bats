@@ -36,6 +36,35 @@ teardown() {
 	jq -e '.reward.options | .point_estimate == false and .clock == "bracket"' out
 }
 
+@test "a verdict that was given before is remembered, one that was forged is not" {
+	mkdir -p dir/kernels
+	cp "$fix/diag-matmul/model.py" dir
+	echo 'class ModelNew: pass' >dir/model_new.py
+	echo 'no C' >dir/kernels/k.c
+	"$bin/ca-compile" --device cpu dir | jq -c 'del(.build)' >candidate
+	judged() {
+		"$bin/ca-agent" --serve-judge -d cpu --grade quick --remember kept <candidate >"$1"
+		jq -e '.verify.status == "compile_error" and .reward.value == -1' "$1"
+	}
+	judged one
+	judged two
+	cmp <(jq -c .verify one) <(jq -c .verify two)
+	file=$(echo kept/*.quick)
+	jq -c '.verify.status = "ok"' "$file" >forged
+	cp forged "$file"
+	judged three
+	[ "$(jq -c .verify one)" != "$(jq -c .verify three)" ]
+	echo '{"kind":' >"$file"
+	judged four
+	# One that calls itself by its id is not it.
+	jq -c '.files["kernels/k.c"] = "no C either"' candidate >other
+	mv other candidate
+	judged five
+	[ "$(ls kept | wc -l)" = 2 ]
+	"$bin/ca-agent" --serve-judge -d cpu --remember kept <candidate >full
+	[ "$(ls kept | wc -l)" = 3 ]
+}
+
 @test "what lies in the tree when it is graded counts, whatever was verified" {
 	strong cpu diag-matmul
 	# Without the two profiles, and with one more turn.
