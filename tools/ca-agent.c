@@ -18,6 +18,7 @@
 #include "cu/cu.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
+#include "net/net.h"
 #include "rec/stage.h"
 #include "reward/reward.h"
 
@@ -159,13 +160,12 @@ static void check_body(void)
 
 static void check(const struct common *c)
 {
+	struct err e = ERR_INIT;
 	size_t i;
 
 	for (i = 0; i < endpoints.n; i++)
-		if (!starts_with(endpoints.item[i], "http://") &&
-		    !starts_with(endpoints.item[i], "https://"))
-			die(CA_USAGE, "'%s' is no http or https URL",
-			    endpoints.item[i]);
+		if (net_check_url(endpoints.item[i], &e))
+			die_err(&e);
 	if (!endpoints.n == !agent.model_cmd)
 		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
 	if (endpoints.n && !*agent.model)

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/sig.h"
+#include "build/source.h"
 #include "build/workdir.h"
 #include "rec/reader.h"
 
@@ -196,6 +197,9 @@ static void take_line(struct feed *f, const char *line, size_t len)
 		code = workdir_code(&r);
 		if (!code || !*code)
 			bad_line(f, 1, "the task has no code");
+		else if (strlen(code) > SOURCE_MAX_FILE)
+			bad_line(f, 1, "the task's code is too long for a "
+				 "file of a candidate");
 		else
 			take_task(f, code);
 	}

@@ -13,17 +13,38 @@
 #include "base/io.h"
 #include "base/sig.h"
 
+/* All that is kept of one that there is no room for. */
+static void shorten(const struct rec *c, struct str *line)
+{
+	const char *status = json_str(json_path(c->root, "verify.status"),
+				      NULL);
+	struct jw w;
+
+	str_reset(line);
+	jw_init(&w, line);
+	jw_obj(&w);
+	jw_kstr(&w, "id", json_get_str(c->root, "id", ""));
+	jw_key(&w, "verify");
+	jw_obj(&w);
+	jw_kstr(&w, "status", status);
+	jw_end_obj(&w);
+	jw_end_obj(&w);
+}
+
 int log_verdict(struct rollout *r, enum ask stage, const char *graded,
 		const struct rec *c, int64_t wall_ns, struct err *e)
 {
 	struct str line = STR_INIT;
 	struct jw *w;
-	int rc;
+	int rc, bare;
 
 	if (rec_write(c, &line)) {
 		str_release(&line);
 		return err_set(e, CA_DATAERR, "the candidate is too large");
 	}
+	bare = !*graded && r->s.tried + line.len > TRIED_MAX;
+	if (bare)
+		shorten(c, &line);
 	w = event_begin(r, "eval");
 	jw_kint(w, "turn", r->s.turn);
 	jw_kstr(w, "stage", ask_name(stage));
@@ -31,6 +52,8 @@ int log_verdict(struct rollout *r, enum ask stage, const char *graded,
 	jw_knum(w, "wall_s", spent_s(r));
 	jw_knum(w, "waited_s", (double)wall_ns / 1e9);
 	jw_knum(w, "judge_s", try_seconds(c));
+	if (bare)
+		jw_kbool(w, "omitted", 1);
 	jw_key(w, "candidate");
 	jw_raw(w, line.buf, line.len);
 	rc = event_end(r, e);
@@ -47,7 +70,8 @@ static const struct evaluation *fastest(const struct state *s)
 	for (i = 0; i < s->neval; i++) {
 		const struct evaluation *v = &s->eval[i];
 
-		if (v->verified && (!best || v->speedup >= best->speedup))
+		if (v->verified && !v->bare &&
+		    (!best || v->speedup >= best->speedup))
 			best = v;
 	}
 	return best;

@@ -37,6 +37,7 @@
 #define MISS_NS 500000000
 #define MISSES 20
 #define AT_ONCE 2		/* that begin, for each core */
+#define SAID 3			/* faults that are told of */
 /* An endpoint that ended several rollouts in a row gets none for so long, for
  * each of them. */
 #define DOWN_S 30
@@ -73,7 +74,8 @@ struct pool {
 	struct output out;
 	struct progress progress;
 	struct pollfd *fds;
-	int exit_code, infra, gone;
+	int exit_code, gone;
+	size_t faults;		/* rollouts that came to nothing */
 };
 
 /* As many descriptors as the children need. */
@@ -265,6 +267,17 @@ static enum stop stop_of(const struct json *record)
 				   "infra_error"));
 }
 
+/* A rollout that nobody can learn from: the first few are worth a look. */
+static void note_fault(struct pool *p, const struct json *record, enum stop s)
+{
+	if (++p->faults > SAID)
+		return;
+	progress_wipe(&p->progress);
+	warn("%s: %s: %s%s", json_get_str(record, "id", "?"), stop_name(s),
+	     json_str(json_path(record, "outcome.why"), "?"),
+	     p->faults == SAID ? "; further ones are only counted" : "");
+}
+
 /* Puts the record of a rollout out, and what became of it into the counts. */
 static enum stop emit(struct pool *p, const struct str *line)
 {
@@ -275,7 +288,8 @@ static enum stop emit(struct pool *p, const struct str *line)
 	write_line(p, line->buf, line->len);
 	p->progress.out++;
 	progress_count(&p->progress, stop_name(s));
-	p->infra |= stop_is_fault(s);
+	if (stop_is_fault(s))
+		note_fault(p, j, s);
 	json_free(j);
 	return s;
 }
@@ -589,7 +603,7 @@ static int finish(struct pool *p)
 	if (sig_caught())
 		warn("interrupted; --resume --dir '%s' goes on", p->a->dir);
 	home_close(&p->home, p->o->keep || p->o->dir || sig_caught());
-	return code ? code : p->infra ? CA_TEMPFAIL : 0;
+	return code ? code : p->faults ? CA_TEMPFAIL : 0;
 }
 
 int pool_run(const struct pool_opts *o, const struct common *c, int argc,

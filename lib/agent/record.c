@@ -66,7 +66,7 @@ static void write_eval(struct jw *w, const struct evaluation *v, int no_prov,
 		jw_knum(w, "wall_s", v->wall_s);
 		jw_knum(w, "judge_s", v->gpu_s);
 	}
-	if (bare) {
+	if (bare || v->bare) {
 		jw_kstr(w, "id", v->id);
 		jw_kbool(w, "omitted", 1);
 	} else {
@@ -211,10 +211,14 @@ static void write_record(struct jw *w, const struct rollout *r,
 	write_turns(w, s, less);
 	jw_key(w, "evaluations");
 	jw_arr(w);
-	for (i = 0; i < s->neval; i++)
-		write_eval(w, &s->eval[i], r->o->no_prov,
-			   less >= MESSAGES ||
-			   (less >= TRIES && !s->eval[i].graded[0]));
+	for (i = 0; i < s->neval; i++) {
+		int graded = s->eval[i].graded[0] != '\0';
+
+		/* There may be very many tries. */
+		if (less < MESSAGES || graded)
+			write_eval(w, &s->eval[i], r->o->no_prov,
+				   less >= (graded ? MESSAGES : TRIES));
+	}
 	jw_end_arr(w);
 	if (less)
 		jw_kstr(w, "omitted", omitted[less]);

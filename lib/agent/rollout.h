@@ -31,6 +31,7 @@ struct evaluation {
 	double speedup;		/* over compile; 0: not known */
 	double wall_s, gpu_s;	/* since the start of the rollout */
 	int committed;		/* the call that asked for it has ended */
+	int bare;		/* there was no room for the candidate */
 };
 
 /* Parts of a text. */
@@ -44,6 +45,8 @@ struct spans {
 /* Bytes of messages that are as good as a full context: what a record can
  * hold is several times that. */
 #define HISTORY_MAX ((size_t)4 << 20)
+/* Of candidates that were tried; of further ones only the verdict is kept. */
+#define TRIED_MAX ((size_t)64 << 20)
 
 struct state {
 	struct str messages;	/* JSON, separated by commas, as recorded */
@@ -59,7 +62,7 @@ struct state {
 	struct span ids;	/* the member `tokens` of head */
 	struct str deferred;	/* texts for one user message at turn's end */
 	struct evaluation *eval;
-	size_t neval, alloc;
+	size_t neval, alloc, tried;	/* bytes of their candidates */
 	enum said said;
 	struct str text;	/* of the last answer */
 	int empties;		/* answers in a row that did nothing */

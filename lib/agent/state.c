@@ -491,6 +491,8 @@ static int apply_eval(struct state *s, const struct json *ev, struct err *e)
 	s->gpu_s += json_get_num(ev, "judge_s", 0);
 	v->gpu_s = s->gpu_s;
 	v->committed = v->graded[0] != '\0';
+	v->bare = json_get_bool(ev, "omitted", 0);
+	s->tried += strlen(v->line);
 	s->neval++;
 	return 0;
 }
@@ -507,8 +509,10 @@ const struct evaluation *state_graded(const struct state *s, const char *which)
 
 void state_settle(struct state *s)
 {
-	while (s->neval && !s->eval[s->neval - 1].committed)
-		drop_eval(&s->eval[--s->neval]);
+	while (s->neval && !s->eval[s->neval - 1].committed) {
+		s->tried -= strlen(s->eval[--s->neval].line);
+		drop_eval(&s->eval[s->neval]);
+	}
 }
 
 static void apply_note(struct state *s, const struct json *ev)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/utf8.h"
 
 struct chat {
 	struct chat_opts o;
@@ -39,9 +40,8 @@ static int set_url(struct chat *c, const char *base, struct err *e)
 {
 	size_t n = strlen(base);
 
-	if (!starts_with(base, "http://") && !starts_with(base, "https://"))
-		return err_set(e, CA_USAGE, "'%s' is no http or https URL",
-			       base);
+	if (net_check_url(base, e))
+		return -1;
 	while (n && base[n - 1] == '/')
 		n--;
 	str_add(&c->url, base, n);
@@ -99,6 +99,61 @@ void chat_answer_release(struct chat_answer *a)
 	a->finish = NULL;
 }
 
+/* A code unit \\uXXXX; -1: none. */
+static long unit(const char *p, const char *end)
+{
+	char digits[5];
+
+	if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+		return -1;
+	memcpy(digits, p + 2, 4);
+	digits[4] = '\0';
+	return strspn(digits, "0123456789abcdefABCDEF") == 4 ?
+	       strtol(digits, NULL, 16) : -1;
+}
+
+static int is_half(long cp, long from)
+{
+	return cp >= from && cp < from + 0x400;
+}
+
+/* What a model may say and no record can hold: NUL, half of a surrogate pair
+ * and bytes that are no UTF-8 become U+FFFD. */
+static void soften(const char *p, size_t len, struct str *out)
+{
+	const char *end = p + len;
+
+	while (p < end) {
+		long cp = unit(p, end);
+		size_t n = cp >= 0 ? 6 : *p == '\\' && p + 1 < end ? 2 :
+			   utf8_len(p, (size_t)(end - p));
+
+		if (is_half(cp, 0xd800) && is_half(unit(p + 6, end), 0xdc00))
+			n = 12;
+		else if (cp == 0 || is_half(cp, 0xd800) || is_half(cp, 0xdc00))
+			cp = -2;
+		if (n && cp != -2)
+			str_add(out, p, n);
+		else
+			str_adds(out, "\xef\xbf\xbd");
+		p += n ? n : 1;
+	}
+}
+
+static struct json *parse(const char *body, size_t len, struct err *e)
+{
+	struct json *j = json_parse(body, len, JSON_MAX_FILE, NULL, e);
+	struct str s = STR_INIT;
+
+	if (j)
+		return j;
+	soften(body, len, &s);
+	if (s.buf)
+		j = json_parse(s.buf, s.len, JSON_MAX_FILE, NULL, NULL);
+	str_release(&s);
+	return j;
+}
+
 static int filled(const struct json *message, const char *key)
 {
 	const struct json *j = json_get(message, key);
@@ -108,6 +163,34 @@ static int filled(const struct json *message, const char *key)
 	return json_len(j) > 0;
 }
 
+/* The message of an error body, in whichever of the usual places it is. */
+static void error_text(const char *body, size_t len, int status, char *out,
+		       size_t outlen)
+{
+	struct json *j = json_parse(body, len, JSON_MAX_LINE, NULL, NULL);
+	const char *m = json_str(json_path(j, "error.message"), NULL);
+	struct str s = STR_INIT;
+
+	m = m ? m : json_get_str(j, "message", NULL);
+	m = m ? m : json_get_str(j, "error", NULL);
+	m = m ? m : json_get_str(j, "detail", NULL);
+	str_add_safe(&s, m ? m : body ? body : "",
+		     m ? strlen(m) : len < 300 ? len : 300);
+	snprintf(out, outlen, "status %d: %.400s", status,
+		 s.buf ? s.buf : "no text");
+	str_release(&s);
+	json_free(j);
+}
+
+static void no_message(const char *body, size_t len, struct chat_answer *a)
+{
+	char text[sizeof(a->text)];
+
+	error_text(body, len, 200, text, sizeof(text));
+	snprintf(a->text, sizeof(a->text), "the answer has no message: %.450s",
+		 text);
+}
+
 /* 0, or -1 with a->text: the body is no completion. */
 static int take_body(const char *body, size_t len, struct chat_answer *a)
 {
@@ -115,7 +198,7 @@ static int take_body(const char *body, size_t len, struct chat_answer *a)
 	struct err e = ERR_INIT;
 
 	chat_answer_release(a);
-	a->root = json_parse(body, len, JSON_MAX_FILE, NULL, &e);
+	a->root = parse(body, len, &e);
 	choice = json_first(json_get(a->root, "choices"));
 	a->message = json_get(choice, "message");
 	a->finish = json_get_str(choice, "finish_reason", NULL);
@@ -126,8 +209,7 @@ static int take_body(const char *body, size_t len, struct chat_answer *a)
 		snprintf(a->text, sizeof(a->text), "the answer is no JSON: "
 			 "%.400s", e.msg);
 	else if (json_type(a->message) != JSON_OBJECT)
-		snprintf(a->text, sizeof(a->text), "the answer has no "
-			 "message");
+		no_message(body, len, a);
 	else if (a->completion_tokens <= 0 && !filled(a->message, "content") &&
 		 !filled(a->message, "reasoning") &&
 		 !filled(a->message, "reasoning_content") &&
@@ -153,25 +235,6 @@ static int speaks_of_context(const char *text)
 		if (strcasestr(text, words[i]))
 			return 1;
 	return 0;
-}
-
-/* The message of an error body, in whichever of the usual places it is. */
-static void error_text(const char *body, size_t len, int status, char *out,
-		       size_t outlen)
-{
-	struct json *j = json_parse(body, len, JSON_MAX_LINE, NULL, NULL);
-	const char *m = json_str(json_path(j, "error.message"), NULL);
-	struct str s = STR_INIT;
-
-	m = m ? m : json_get_str(j, "message", NULL);
-	m = m ? m : json_get_str(j, "error", NULL);
-	m = m ? m : json_get_str(j, "detail", NULL);
-	str_add_safe(&s, m ? m : body ? body : "",
-		     m ? strlen(m) : len < 300 ? len : 300);
-	snprintf(out, outlen, "status %d: %.400s", status,
-		 s.buf ? s.buf : "no text");
-	str_release(&s);
-	json_free(j);
 }
 
 static void take_status(const char *body, size_t len, int status,

@@ -47,6 +47,18 @@ void net_stop(void)
 	curl_global_cleanup();
 }
 
+int net_check_url(const char *url, struct err *e)
+{
+	CURLU *u = curl_url();
+	int good = u && !curl_url_set(u, CURLUPART_URL, url, 0) &&
+		   (starts_with(url, "http://") ||
+		    starts_with(url, "https://"));
+
+	curl_url_cleanup(u);
+	return good ? 0 : err_set(e, CA_USAGE, "'%s' is no http or https URL",
+				  url);
+}
+
 struct net *net_open(const struct net_idle *idle, struct err *e)
 {
 	struct net *n = calloc(1, sizeof(*n));
@@ -247,6 +259,17 @@ static void conclude(CURL *c, CURLcode code, struct attempt *a)
 	}
 }
 
+/* A server that does not speak HTTP at all gives the same code as a URL of
+ * another protocol; it was asked, though. */
+static int is_no_url(CURL *easy, CURLcode code)
+{
+	long sent = 0;
+
+	curl_easy_getinfo(easy, CURLINFO_REQUEST_SIZE, &sent);
+	return code == CURLE_URL_MALFORMAT ||
+	       (code == CURLE_UNSUPPORTED_PROTOCOL && !sent);
+}
+
 /* Until curl is done or a limit has passed. */
 static int transfer(struct net *n, const struct net_request *q,
 		    struct attempt *a, struct err *e)
@@ -261,8 +284,7 @@ static int transfer(struct net *n, const struct net_request *q,
 			if (m->msg == CURLMSG_DONE) {
 				CURLcode code = m->data.result;
 
-				if (code == CURLE_URL_MALFORMAT ||
-				    code == CURLE_UNSUPPORTED_PROTOCOL)
+				if (is_no_url(n->easy, code))
 					return err_set(e, CA_USAGE, "'%s' is "
 						       "no http or https URL",
 						       q->url);

@@ -68,6 +68,9 @@ struct net_reply {
 int net_start(struct err *e);
 void net_stop(void);
 
+/* CA_USAGE unless it is a URL of http or https with a host. */
+int net_check_url(const char *url, struct err *e);
+
 /* idle may be NULL, else it outlives the net.  NULL only without memory. */
 struct net *net_open(const struct net_idle *idle, struct err *e);
 void net_close(struct net *n);

@@ -3,7 +3,12 @@
  * What becomes of a rollout's events: budgets, what is sent and what is left
  * out of a record; and trajectories as text, whole and broken ones.
  */
+#define _GNU_SOURCE
 #include "tests.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "agent/rollout.h"
 #include "agent/show.h"
@@ -115,6 +120,46 @@ static const char *shown(const char *text, const struct show_opts *o)
 	return out.buf;
 }
 
+/* A model may try as often as it likes: what is kept has an end. */
+static void tries_beyond_the_room_leave_their_verdict(void **state)
+{
+	struct rollout *r = calloc(1, sizeof(*r));
+	struct str line = STR_INIT;
+	struct err e = ERR_INIT;
+	struct rec c;
+	size_t at, i;
+
+	(void)state;
+	assert_non_null(r);
+	state_init(&r->s);
+	r->log.fd = memfd_create("log", 0);
+	str_adds(&line, "{\"kind\":\"candidate\",\"v\":1,\"id\":\"x\",\"task\":"
+		 "{\"id\":\"t\"},\"verify\":{\"status\":\"ok\"},\"files\":"
+		 "{\"a\":\"");
+	while (line.len < TRIED_MAX / 5)
+		str_adds(&line, "0123456789abcdef0123456789abcdef");
+	str_adds(&line, "\"}}");
+	rec_init(&c);
+	assert_int_equal(rec_parse(&c, line.buf, line.len, &at, &e), 0);
+	for (i = 0; i < 6; i++)
+		assert_int_equal(log_verdict(r, ASK_VERIFY, "", &c, 0, &e), 0);
+	assert_int_equal(log_verdict(r, ASK_REWARD, "final", &c, 0, &e), 0);
+	assert_int_equal(r->s.neval, 7);
+	for (i = 0; i < 7; i++) {
+		const struct evaluation *v = &r->s.eval[i];
+
+		assert_int_equal(v->bare, i == 4 || i == 5);
+		assert_int_equal(strlen(v->line) > 100, !v->bare);
+		assert_int_equal(v->verified, 1);
+		assert_string_equal(v->id, "x");
+	}
+	rec_release(&c);
+	str_release(&line);
+	state_release(&r->s);
+	log_close(&r->log);
+	free(r);
+}
+
 static void has(const char *text, const char *part)
 {
 	if (!strstr(text, part))
@@ -199,6 +244,7 @@ int main(void)
 		cmocka_unit_test(budgets_end_it),
 		cmocka_unit_test(calls_with_one_id_are_told_apart),
 		cmocka_unit_test(ids_can_be_left_out_of_turns),
+		cmocka_unit_test(tries_beyond_the_room_leave_their_verdict),
 		cmocka_unit_test(lines_are_folded_at_the_width),
 		cmocka_unit_test(broken_ones_are_shown_as_far_as_they_go),
 		cmocka_unit_test(exported_lines_are_json),

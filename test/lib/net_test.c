@@ -193,17 +193,19 @@ static void faults_are_retried(void **state)
 		{ SAY, JSON("408 Timeout", "{}") },
 		{ SAY, JSON("200 OK", "{\"choices\":[{\"message\":{}}]}") },
 		{ SAY, JSON("200 OK", "<html>") },
+		{ SAY, "no HTTP at all" },
 		{ SAY, JSON("200 OK", GOOD) },
 	};
 	struct str notes = STR_INIT;
-	struct chat_answer a = ask(c, 9, (struct chat_opts){ 0 }, &notes);
+	struct chat_answer a = ask(c, 10, (struct chat_opts){ 0 }, &notes);
 
 	(void)state;
 	assert_int_equal(a.how, CHAT_OK);
-	assert_int_equal(a.attempts, 9);
+	assert_int_equal(a.attempts, 10);
 	assert_string_equal(notes.buf, "3/0 after short; 0/429 after short; "
 		"0/429 after long; 0/503 after short; 0/503 after short; "
-		"0/408 after short; 3/200 after short; 3/200 after short; ");
+		"0/408 after short; 3/200 after short; 3/200 after short; "
+		"3/0 after short; ");
 	str_release(&notes);
 	chat_answer_release(&a);
 }
@@ -287,6 +289,48 @@ static void each_wait_has_its_limit(void **state)
 		&notes);
 	assert_int_equal(a.how, CHAT_OK);
 	chat_answer_release(&a);
+}
+
+#define NONE "\xef\xbf\xbd"
+
+/* What a model says is no fault of the way. */
+static void what_no_record_holds_is_replaced(void **state)
+{
+	static const char *const row[][2] = {
+		{ "a\\u0000b", "a" NONE "b" },
+		{ "\\u0000\\ud83d\\ude00", NONE "\xf0\x9f\x98\x80" },
+		{ "\\ud83d\\u0041", NONE "A" },
+		{ "\\ude00\\ud83d", NONE NONE },
+		{ "\\\\u0000\\u0000", "\\u0000" NONE },
+		{ "\xc3(\xe4\xb8", NONE "(" NONE NONE },
+	};
+	char body[256];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		struct chat_answer a = { .how = CHAT_FAULT };
+
+		snprintf(body, sizeof(body), "{\"choices\":[{\"message\":"
+			 "{\"content\":\"%s\"}}]}", row[i][0]);
+		chat_read(body, strlen(body), 200, &a);
+		assert_int_equal(a.how, CHAT_OK);
+		assert_string_equal(json_get_str(a.message, "content", NULL),
+				    row[i][1]);
+		chat_answer_release(&a);
+	}
+}
+
+static void an_error_is_told(void **state)
+{
+	static const char body[] = "{\"error\": \"no GPU\"}";
+	struct chat_answer a = { .how = CHAT_OK };
+
+	(void)state;
+	chat_read(body, strlen(body), 200, &a);
+	assert_int_equal(a.how, CHAT_FAULT);
+	assert_string_equal(a.text, "the answer has no message: status 200: "
+			    "no GPU");
 }
 
 static void too_much_is_refused_at_once(void **state)
@@ -424,6 +468,8 @@ int main(void)
 		cmocka_unit_test(the_same_500_twice_is_final),
 		cmocka_unit_test(a_full_context_is_told_apart),
 		cmocka_unit_test(each_wait_has_its_limit),
+		cmocka_unit_test(what_no_record_holds_is_replaced),
+		cmocka_unit_test(an_error_is_told),
 		cmocka_unit_test(too_much_is_refused_at_once),
 		cmocka_unit_test(nobody_there_is_a_fault),
 		cmocka_unit_test(a_deadline_ends_the_retries),

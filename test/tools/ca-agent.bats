@@ -304,6 +304,18 @@ put() { # text: a turn that writes model_new.py
 	[ "$status" = 75 ]
 	jq -e '.outcome | .stop_reason == "api_error" and .reward == null and
 		(.trainable | not) and (.why | test("401"))' out
+	[[ $output = "ca-agent: $(jq -r .id out): api_error: status 401: scripted" ]]
+}
+
+@test "what a model says is never a fault of its server" {
+	# NUL, half a pair: neither can be in a record, and both are its own doing.
+	for text in 'a\u0000b' 'a\ud800b' 'a\udc00b'; do
+		"$bin/ca-agent" --model-cmd "while read -r _; do printf '%s\n' '{\"choices\":[{\"message\":
+			{\"content\":\"$text\"},\"finish_reason\":\"stop\"}],\"usage\":{}}' | tr -d '\n\t'; echo; done" \
+			--skill skill -d cpu --judge ./judge tasks >out
+		stopped final
+		[ "$(jq -r '.messages[-1].content' out)" = $'a\ufffdb' ]
+	done
 }
 
 @test "a full context is no error" {
@@ -405,12 +417,18 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 }
 
 @test "bad lines are answered and the stream goes on" {
-	{ echo nonsense; echo '{"kind":"task","v":1}'; cat tasks; } >more
+	{
+		echo nonsense
+		echo '{"kind":"task","v":1}'
+		# No candidate could hold its model.py: whoever worked on it would lose.
+		head -c 1100000 /dev/zero | tr '\0' '#' | jq -cRs '{kind: "task", v: 1, code: .}'
+		cat tasks
+	} >more
 	mv more tasks
 	script "$done_turn"
 	run agent -q
 	[ "$status" = 65 ]
-	jq -e -s 'map(.kind) | sort == ["error", "error", "trajectory"]' out
+	jq -e -s 'map(.kind) | sort == ["error", "error", "error", "trajectory"]' out
 }
 
 @test "who writes tasks slowly keeps nobody waiting" {
@@ -448,7 +466,9 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	check 'needs --dir' --model-cmd cat --resume
 	check 'takes a JSON object' --model-cmd cat --body 3
 	check "must not have 'top_p'" --model-cmd cat --body '{"min_p": 0, "top_p": 1}'
-	check 'no http or https URL' --endpoint ftp://x --model m
+	for url in ftp://x http:// http://x:99999999/v1 'http://a b' 'http://[x'; do
+		check 'no http or https URL' --endpoint "$url" --model m
+	done
 	check 'exclude each other' --model-cmd cat --judge cat --judges 2
 }
 
