@@ -13,12 +13,13 @@ begin() {
 		exit 69
 	}
 	mkdir -p "$out"
-	log=$out/serve.log own=''
+	log=$out/serve.log own='' trainer=''
 	trap leave EXIT
 }
 
 # Our server goes; another's does not stay asleep.
 leave() {
+	[ -z "$trainer" ] || kill "$trainer" 2>/dev/null || true
 	if [ -n "$own" ]; then
 		kill "$own" 2>/dev/null || true
 	elif [ -n "$url" ]; then
@@ -43,7 +44,7 @@ serve() {
 	if [ -z "$url" ]; then
 		rm -f "$out/url"
 		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
-			-j "$jobs" >"$out/url" 2>>"$log" 3>&- &
+			-j "$jobs" >"$out/url" 2>>"$log" 3>&- 8>&- &
 		own=$!
 		until [ -s "$out/url" ]; do
 			kill -0 "$own" 2>/dev/null || {
@@ -84,7 +85,7 @@ rollouts() { # folder, seed, option of ca-agent or none, tasks...
 	[ ! -e "$1/used.ndjson" ] || return 0
 	"$here/rollout.sh" -e "$url" -m policy -o "$1" -k "$k" -j "$jobs" "${@:4}" -- -d "$dev" \
 		--ctx "$ctx" --token-ids --temperature 1 --seed "$2" ${3:+"$3"} $rule "${more[@]}" \
-		"${full[@]}" >"$1.txt" || status=$?
+		"${full[@]}" >"$1.txt" 8>&- || status=$?
 	# 75: some were broken off, and have no reward.
 	[ "$status" = 0 ] || [ "$status" = 75 ] || {
 		say "rollouts failed, see $1.txt"

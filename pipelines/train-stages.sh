@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2154,SC2086 # set by train.sh; options are words
 #
 # The stages of train.sh, which sources this.
+# shellcheck source=pipelines/train-stay.sh
+. "$here/train-stay.sh"
 
 # With one GPU the server gives it up while weights are updated; who needs it next wakes it.
 train() { # stage, program and its options
@@ -68,17 +70,21 @@ ppo() { # stage, rounds, option of ca-agent or none, actor, critic or none
 		[ "$r" -lt "$2" ] || break
 		used+=("$dir/round.$r/used.ndjson")
 		[ -e "$dir/round.$r/trained" ] || round "$@"
-		actor=$dir/w/actor
+		actor=$(first_of "$dir/policy/$((r + 1))" "$dir/w/actor")
 	done
 }
 
 # Round $r of ppo, to which r, dir and used belong.
 round() { # what it got
-	serve "$(first_of "$dir/w/actor" "$4")"
+	serve "$(first_of "$dir/policy/$r" "$dir/w/actor" "$4")"
 	rollouts "$dir/round.$r" "$((seed + r))" "$3" "${tasks[@]}"
-	train "$1" ca-ppo --actor "$4" ${5:+--critic "$5"} --steps $((r + 1)) \
-		--batch "$(trajectories "${used[0]}")" $ppo_opts "${used[@]}"
-	[ "$(jq .state.step "$dir/w/actor/train.json")" = $((r + 1)) ] || {
+	if [ "$stay" = 1 ]; then
+		feed "$@"
+	else
+		train "$1" ca-ppo --actor "$4" ${5:+--critic "$5"} --steps $((r + 1)) \
+			--batch "$(trajectories "${used[0]}")" $ppo_opts "${used[@]}"
+	fi
+	[ "$stay" = 1 ] || [ "$(jq .state.step "$dir/w/actor/train.json")" = $((r + 1)) ] || {
 		say "$1: round $((r + 1)) has made no update"
 		exit 65
 	}

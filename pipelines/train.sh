@@ -8,15 +8,14 @@
 # PPO.  Options behind -- go to ca-agent.  The same command again goes on where it was.
 #   -w N, -r N    rounds of warm (0) and of ppo (2); each rolls out all tasks, then updates
 #   -k N, -j N    rollouts of a task (1), at once (8)
-#   -d DEV, -c N  cpu (default), cuda or cuda:N; context in tokens (4096)
+#   -d DEV, -c N, -S N  cpu (default), cuda or cuda:N; context in tokens (4096); seed (0)
 #   -x FILE       further trajectories for rft and vpretrain; may be repeated
 #   -s STAGE      only this one, on what those before it left
 #   -e URL        a running ca-serve that sees the same folders, its model named `policy`
 #   -V FILE       evaluate on these tasks, and keep the best actor in DIR/best, ...
 #   -v N          ... before ppo and after every N rounds of it (1)
-#   -S N          seed (0)
-#   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, ca-vpretrain
-#                 and ca-ppo
+#   --stay        PPO's trainer lives from round to round, and keeps its memory
+#   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, -vpretrain, -ppo
 #   --preset paper  its settings for all trainers, and its rule of rewards: medians, device times
 #   --no-agent --raw-reward --no-rft --no-vpretrain     the paper's ablations
 # Metrics are in DIR/STAGE/metrics.ndjson, the last actor is what DIR/actor points to.
@@ -25,11 +24,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 
 usage() {
-	sed -n '4,26s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,25s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
 model='' out='' warm=0 rounds=2 k=1 jobs=8 dev=cpu ctx=4096 only='' url='' val='' every=1
-seed=0 common='' rft_opts='' vp_opts='' ppo_opts='' single='' raw=0 rft=1 vpretrain=1
+seed=0 common='' rft_opts='' vp_opts='' ppo_opts='' single='' raw=0 rft=1 vpretrain=1 stay=0
 extra=() tasks=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	case $1 in
@@ -37,6 +36,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	--raw-reward) raw=1 ;;
 	--no-rft) rft=0 ;;
 	--no-vpretrain) vpretrain=0 ;;
+	--stay) stay=1 ;;
 	-[morwkjdcxseVvStRPQ] | --preset)
 		[ $# -gt 1 ] || usage
 		case $1 in
@@ -67,7 +67,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	esac
 	shift
 done
-[ $# = 0 ] || shift
+shift $(($# > 0))
 [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || usage
 case $only in '' | warm | rft | vpretrain | ppo) ;; *) usage ;; esac
 # shellcheck disable=SC2034 # read by what follows
@@ -77,8 +77,8 @@ more=("$@")
 # shellcheck source=pipelines/train-stages.sh
 . "$here/train-stages.sh"
 begin
-
 wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+
 if wanted warm && [ "$warm" -gt 0 ]; then
 	ppo warm "$warm" --single-turn "$model" ''
 fi

@@ -43,6 +43,8 @@ static const struct opt options[] = {
 	  "log-probabilities", &o.recompute_old, 0, 0 },
 	{ OPT_FLAG, 0, "exact", NULL, "insist that rollout and training "
 	  "compute the same bits", &o.exact, 0, 0 },
+	{ OPT_STR, 0, "publish", "DIR", "the actor's weights alone after each "
+	  "update, in DIR/N", &o.publish, 0, 0 },
 	RL_OPTS(o),
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },
 };

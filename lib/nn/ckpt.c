@@ -294,27 +294,64 @@ int ckpt_share(struct train *t, struct err *e)
 	       add_params(NULL, t, moments[1].what, e) ? -1 : 0;
 }
 
+int ckpt_share_weights(struct train *t, struct err *e)
+{
+	return add_params(NULL, t, weights[0].what, e);
+}
+
+/* An empty folder beside `dir`, to be written into. */
+static int make_room(struct out *o, const char *dir, struct err *e)
+{
+	if (snprintf(o->dir, sizeof o->dir, "%s.new", dir) >=
+	    (int)sizeof o->dir - 64)
+		return err_set(e, CA_CANTCREAT, "name is too long");
+	/* Left by a run that was killed. */
+	if (!access(o->dir, F_OK) && remove_tree(o->dir, e))
+		return -1;
+	return mkdir_p(o->dir, 0755, e);
+}
+
+/* What makes it a model. */
+static int write_model(struct out *o, struct train *t, const char *from,
+		       struct err *e)
+{
+	int critic = train_model(t)->cfg.head == NN_HEAD_VALUE;
+
+	return copy_files(o, from, critic, e) ||
+	       write_params(o, t, "model.safetensors", weights, 1, e) ? -1 : 0;
+}
+
 int ckpt_save(struct train *t, const char *dir, const char *from,
 	      const char *state, struct err *e)
 {
 	struct out o = { .list = STR_INIT, .fd = -1 };
 	int rc = -1;
 
-	if (snprintf(o.dir, sizeof o.dir, "%s.new", dir) >=
-	    (int)sizeof o.dir - 64)
-		return err_set(e, CA_CANTCREAT, "name is too long");
-	/* Left by a run that was killed. */
-	if (!access(o.dir, F_OK) && remove_tree(o.dir, e))
+	if (make_room(&o, dir, e))
 		return -1;
-	if (mkdir_p(o.dir, 0755, e))
-		return -1;
-	if (!copy_files(&o, from, train_model(t)->cfg.head == NN_HEAD_VALUE,
-			e) &&
-	    !write_params(&o, t, "model.safetensors", weights, 1, e) &&
+	if (!write_model(&o, t, from, e) &&
 	    !write_params(&o, t, "optimizer.safetensors", moments, 2, e) &&
 	    !write_state(&o, t, state, e) && !write_manifest(&o, e) &&
 	    !sync_dir(o.dir, e))
 		rc = put_in_place(o.dir, dir, e);
+	if (rc)
+		remove_tree(o.dir, NULL);
+	str_release(&o.list);
+	return rc;
+}
+
+int ckpt_publish(struct train *t, const char *dir, const char *from,
+		 struct err *e)
+{
+	struct out o = { .list = STR_INIT, .fd = -1 };
+	int rc = -1;
+
+	if (make_room(&o, dir, e))
+		return -1;
+	if (!write_model(&o, t, from, e) &&
+	    (access(dir, F_OK) || !remove_tree(dir, e)))
+		rc = rename(o.dir, dir) ? err_sys(e, CA_CANTCREAT, "cannot "
+						  "rename '%s'", o.dir) : 0;
 	if (rc)
 		remove_tree(o.dir, NULL);
 	str_release(&o.list);

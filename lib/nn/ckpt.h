@@ -3,7 +3,7 @@
  * Checkpoints of a training: a folder that transformers loads as a model
  * (config.json, model.safetensors in fp32, the tokenizer's files), with what
  * it takes to go on: optimizer.safetensors and train.json.  manifest.json,
- * written last, has every file's size and SHA-256.
+ * written last, has every file's size and sum.
  */
 #ifndef CA_NN_CKPT_H
 #define CA_NN_CKPT_H
@@ -25,6 +25,12 @@ int ckpt_save(struct train *t, const char *dir, const char *from,
 /* Among ranks one calls ckpt_save, and all others this, which gives it their
  * parts. */
 int ckpt_share(struct train *t, struct err *e);
+
+/* Writes the weights alone, as a model's folder: `dir` is whole or as it was.
+ * Among ranks all others call ckpt_share_weights. */
+int ckpt_publish(struct train *t, const char *dir, const char *from,
+		 struct err *e);
+int ckpt_share_weights(struct train *t, struct err *e);
 
 /* Checks the manifest: CA_DATAERR names a file that is missing or not what
  * was written. */

@@ -13,7 +13,7 @@
 /* What is not given is negative, NaN or NULL until opts_settle. */
 struct rl_opts {
 	const char *actor, *critic, *out, *device, *dtype, *preset;
-	const char *agg, *gae, *logprobs;
+	const char *agg, *gae, *logprobs, *publish;
 	int64_t steps, epochs, batch, ctx, tokens, seqs, ranks, gpus;
 	int64_t save_every, max_skipped;
 	double lr, critic_lr, clip_grad, decay;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/path.h"
 #include "rec/stage.h"
 #include "rl/run.h"
@@ -139,6 +140,28 @@ static int publish(struct ppo *p, struct err *e)
 	return 0;
 }
 
+/* The actor's weights for whoever draws the next trajectories; the ones before
+ * stay, since they may be read just now. */
+static int hand_out(struct ppo *p, struct err *e)
+{
+	const char *dir = p->r->o->publish;
+	long long step = (long long)p->r->state.step;
+	char now[CA_PATH_MAX], old[CA_PATH_MAX];
+
+	if (!dir)
+		return 0;
+	if (snprintf(now, sizeof now, "%s/%lld", dir, step) >=
+	    CA_PATH_MAX - 16)
+		return err_set(e, CA_USAGE, "--publish is too long");
+	snprintf(old, sizeof old, "%s/%lld", dir, step - 2);
+	if (!comm_mine(p->r->comm) && mkdir_p(dir, 0755, e))
+		return -1;
+	if (save_publish(&p->actor, now, p->from[0], e))
+		return -1;
+	return !comm_mine(p->r->comm) && !access(old, F_OK) ?
+	       remove_tree(old, e) : 0;
+}
+
 /* What both updates go by.  1: it is not finite, so there is neither. */
 static int prepare(struct ppo *p, struct batch *b, struct err *e)
 {
@@ -216,6 +239,8 @@ static int update(struct ppo *p, struct err *e)
 		stop = 1;
 	p->done = stop;
 	/* The weights are there before the record that speaks of them. */
+	if (hand_out(p, e))
+		return -1;
 	if ((stop || r->state.step % r->o->save_every == 0) && publish(p, e))
 		return -1;
 	gpu_turn_leave(&r->turn);

@@ -42,6 +42,19 @@ int save_put(struct learner *l, const char *dir, const char *from,
 	return rc ? err_wrap(e, "checkpoint '%s'", dir) : 0;
 }
 
+int save_publish(struct learner *l, const char *dir, const char *from,
+		 struct err *e)
+{
+	int rc;
+
+	if (comm_mine(l->comm))
+		return ckpt_share_weights(l->t, e);
+	comm_does(l->comm, COMM_SAVES);
+	rc = ckpt_publish(l->t, dir, from, e);
+	comm_does(l->comm, COMM_COMPUTES);
+	return rc ? err_wrap(e, "weights for '%s'", dir) : 0;
+}
+
 /* The tree of a folder's train.json; NULL when there is none. */
 static struct json *read_state(const char *dir, struct err *e)
 {

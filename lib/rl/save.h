@@ -27,6 +27,10 @@ struct save_state {
 int save_put(struct learner *l, const char *dir, const char *from,
 	     const struct save_state *s, struct err *e);
 
+/* Writes the weights alone to DIR, as a model. */
+int save_publish(struct learner *l, const char *dir, const char *from,
+		 struct err *e);
+
 /*
  * Finds what to go on from: DIR or DIR.prev, whichever is whole and newer; of
  * two folders (`other` may be NULL) the newest pair of the same step.  What is

@@ -73,9 +73,15 @@ step() {
 	rm -r run/vpretrain
 	train -s vpretrain
 	[ "$(step vpretrain/w)" -ge 1 ]
-	# A third round goes on.
-	train -s ppo -r 3
-	[ "$(step ppo/w/actor)" = 3 ]
+	# Two more go on, of a trainer that stays; the weights it hands out are those that it keeps.
+	train -s ppo -r 4 --stay
+	[ "$(step ppo/w/actor)" = 4 ]
+	[ "$(echo run/ppo/policy/*)" = 'run/ppo/policy/3 run/ppo/policy/4' ]
+	cmp run/ppo/policy/4/model.safetensors run/ppo/w/actor/model.safetensors
+	for r in 2 3; do
+		jq -r .model.weight_version run/ppo/round.$r/used.ndjson | sort -u
+	done >versions
+	[ "$(sort -u versions | wc -l)" = 2 ] && [ "$(wc -l <versions)" = 2 ]
 	[ -z "$(pgrep -f "$PWD/run" || true)" ]
 }
 

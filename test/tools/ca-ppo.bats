@@ -239,6 +239,23 @@ drawn() { # how many, further options
 	[ ! -e x/actor ] || [ ! -e x/critic ]
 }
 
+@test "weights are handed out after each update, checkpoints when they are due" {
+	ppo --out whole in
+	ppo --out x --publish given --save-every 3 in
+	[ "$(echo given/*)" = 'given/3 given/4' ]
+	cmp given/4/model.safetensors whole/actor/model.safetensors
+	cmp given/4/model.safetensors x/actor/model.safetensors
+	[ ! -e given/4/optimizer.safetensors ]
+	try 0 ca-ppo --actor given/3 --out y --ctx 64 --dry-run in
+	# What is gone on with hands out the same again.
+	for m in actor critic; do rm -r x/$m && mv x/$m.prev x/$m; done
+	rm -r given/4
+	ppo --out x --publish given --save-every 3 --resume in
+	cmp given/4/model.safetensors whole/actor/model.safetensors
+	ppo --out z --ranks 2 --publish shared in
+	cmp shared/4/model.safetensors z/actor/model.safetensors
+}
+
 @test "--steps ends it, however long its input is" {
 	ppo --out x --steps 2 in
 	[ "$(jq -s length out)" = 2 ]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2086 # set by train.sh; options are words
+#
+# A trainer that stays from round to round, for train-stages.sh, which sources this.  It reads
+# what we write, publishes the actor after each update, and ends by itself after the last.  Killed
+# and started anew, it goes on from its last checkpoint over the same trajectories.
+
+# Round $r of ppo, to which r, dir and used belong.
+feed() { # what ppo got
+	local next=$dir/policy/$((r + 1))
+	rm -rf "$next"
+	if [ -z "$trainer" ]; then
+		exec 8> >(exec "$bin/ca-ppo" --device "$dev" --ctx "$ctx" --out "$dir/w" \
+			--resume $common --actor "$4" ${5:+--critic "$5"} --steps "$2" \
+			--publish "$dir/policy" --batch "$(trajectories "${used[0]}")" \
+			$ppo_opts >>"$dir/metrics.ndjson" 3>&-)
+		trainer=$!
+		[ "$r" = 0 ] || cat "${used[@]:0:r}" >&8
+	fi
+	cat "${used[r]}" >&8
+	until [ -e "$next" ] || ! kill -0 "$trainer" 2>/dev/null; do sleep 0.05; done
+	[ $((r + 1)) -lt "$2" ] || {
+		exec 8>&-
+		wait "$trainer"
+		trainer=''
+	}
+	[ -e "$next" ] || exit 65
+}
