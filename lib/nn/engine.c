@@ -215,6 +215,8 @@ static int64_t cache_that_fits(struct engine *g)
 	if (!avail)
 		return INT64_MAX;
 	avail -= avail / 10;		/* others need some as well */
+	if (g->o.sharing > 1)
+		avail /= (size_t)g->o.sharing;
 	return avail > rest ? (int64_t)((avail - rest) / token) : 0;
 }
 

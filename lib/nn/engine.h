@@ -25,6 +25,7 @@ struct engine_opts {
 	int slots;			/* sequences at once */
 	int64_t cache;			/* tokens of keys and values; 0: slots
 					 * times ctx, or what fits */
+	int sharing;			/* engines on this device; 0: one */
 	unsigned flags;			/* GPU_EXACT */
 };
 

@@ -17,6 +17,7 @@
 #include "gpu/turn.h"
 #include "nn/sched.h"
 
+#define TOP_ROWS 64		/* whose likeliest tokens are found in a step */
 
 struct gen_job {		/* a request that waits or runs */
 	struct sched_seq seq;
@@ -34,7 +35,7 @@ enum order_kind { ORDER_LOAD, ORDER_SLEEP, ORDER_WAKE };
 struct order {
 	enum order_kind kind;
 	const struct st *st;
-	uint64_t sum;			/* of st */
+	struct gen_weights weights;	/* st's */
 	int done, rc;
 	struct err err;
 };
@@ -323,13 +324,6 @@ static void step(struct gen *g, struct gen_job **ended)
 	g->stats.busy_s += (double)(now_ns() - start) * 1e-9;
 }
 
-/* With the lock. */
-static void set_weights(struct gen *g, uint64_t sum)
-{
-	g->stats.weights.version++;
-	g->stats.weights.sum = sum;
-}
-
 /* With the lock, which is not held meanwhile. */
 static void obey(struct gen *g)
 {
@@ -352,13 +346,10 @@ static void obey(struct gen *g)
 	pthread_mutex_lock(&g->lock);
 	if (!o->rc && o->kind != ORDER_LOAD)
 		g->stats.asleep = o->kind == ORDER_SLEEP;
-	if (!o->rc && o->kind == ORDER_LOAD) {
-		set_weights(g, o->sum);
+	if (!o->rc && o->kind != ORDER_SLEEP)
+		g->stats.weights = o->weights;
+	if (!o->rc && o->kind == ORDER_LOAD)
 		g->stats.reload_s = (double)(now_ns() - start) * 1e-9;
-	}
-	/* The folder may hold others than when they were last read. */
-	if (!o->rc && o->kind == ORDER_WAKE && o->sum != g->stats.weights.sum)
-		set_weights(g, o->sum);
 	note_counts(g);
 	o->done = 1;
 	g->order = NULL;
@@ -533,6 +524,7 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e)
 	j->seq.ntoken = r->nprompt;
 	j->seq.party = r->party;
 	j->seq.whole = r->prompt_logprob != NULL;
+	j->seq.most = r->prompt_top ? TOP_ROWS : 0;
 	j->r = r;
 	rng_seeded(&j->rng, r->seed);
 	pthread_mutex_lock(&g->lock);
@@ -627,39 +619,99 @@ static int is_asleep(struct gen *g)
 	return asleep;
 }
 
-/* With `ordering`. */
-static int reload(struct gen *g, const char *dir, struct err *e)
+/* One order at a time, for all of them. */
+static void begin_orders(struct gen *const *g, int n)
 {
-	struct order o = { .kind = ORDER_LOAD };
-	struct st *st;
-	int rc;
-
-	if (strlen(dir) >= sizeof g->dir)
-		return err_set(e, CA_DATAERR, "'%s' is too long", dir);
-	st = st_read(dir, e);
-	rc = !st || engine_fits(g->engine, dir, st, e) ? -1 : 0;
-	o.st = st;
-	o.sum = rc ? 0 : st_sum(st);
-	if (!rc && !is_asleep(g)) {
-		rc = command(g, &o, e);
-	} else if (!rc) {
-		pthread_mutex_lock(&g->lock);
-		set_weights(g, o.sum);
-		pthread_mutex_unlock(&g->lock);
-	}
-	st_close(st);
-	if (!rc && dir != g->dir)
-		strcpy(g->dir, dir);
-	return rc;
+	for (int i = 0; i < n; i++)
+		pthread_mutex_lock(&g[i]->ordering);
 }
 
-int gen_reload(struct gen *g, const char *dir, struct err *e)
+static void end_orders(struct gen *const *g, int n)
 {
-	int rc;
+	while (n > 0)
+		pthread_mutex_unlock(&g[--n]->ordering);
+}
 
-	pthread_mutex_lock(&g->ordering);
-	rc = reload(g, dir ? dir : g->dir, e);
-	pthread_mutex_unlock(&g->ordering);
+/* What a folder holds, which all of them have to be able to take; NULL with
+ * `e`. */
+static struct st *read_weights(struct gen *const *g, int n, const char *dir,
+			       struct err *e)
+{
+	struct st *st;
+
+	if (strlen(dir) >= sizeof g[0]->dir) {
+		err_set(e, CA_DATAERR, "'%s' is too long", dir);
+		return NULL;
+	}
+	st = st_read(dir, e);
+	for (int i = 0; st && i < n; i++)
+		if (engine_fits(g[i]->engine, dir, st, e)) {
+			st_close(st);
+			st = NULL;
+		}
+	return st;
+}
+
+/* The number that these weights get from all of them: a new one, unless
+ * `same` and they are what all have. */
+static struct gen_weights number(struct gen *const *g, int n,
+				 const struct st *st, int same)
+{
+	struct gen_weights w = { 0, st_sum(st) };
+	int all = same;
+
+	for (int i = 0; i < n; i++) {
+		struct gen_stats s;
+
+		gen_get_stats(g[i], &s);
+		all &= s.weights.sum == w.sum;
+		if (s.weights.version > w.version)
+			w.version = s.weights.version;
+	}
+	w.version += !all;
+	return w;
+}
+
+/* One that sleeps only notes them. */
+static int give(struct gen *g, const struct st *st, struct gen_weights w,
+		struct err *e)
+{
+	struct order o = { .kind = ORDER_LOAD, .st = st, .weights = w };
+
+	if (!is_asleep(g))
+		return command(g, &o, e);
+	pthread_mutex_lock(&g->lock);
+	g->stats.weights = w;
+	pthread_mutex_unlock(&g->lock);
+	return 0;
+}
+
+/* Which of several it was that failed. */
+static int say_which(int i, int n, struct err *e)
+{
+	return n > 1 ? err_wrap(e, "replica %d", i) : -1;
+}
+
+int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e)
+{
+	struct gen_weights w = { 0, 0 };
+	struct st *st;
+	int rc = 0;
+
+	begin_orders(g, n);
+	if (!dir)
+		dir = g[0]->dir;
+	st = read_weights(g, n, dir, e);
+	if (st)
+		w = number(g, n, st, 0);
+	for (int i = 0; st && i < n && !rc; i++) {
+		rc = give(g[i], st, w, e) ? say_which(i, n, e) : 0;
+		if (!rc && dir != g[i]->dir)
+			strcpy(g[i]->dir, dir);
+	}
+	end_orders(g, n);
+	rc = st ? rc : -1;
+	st_close(st);
 	return rc;
 }
 
@@ -674,31 +726,36 @@ int gen_sleep(struct gen *g, struct err *e)
 	return rc;
 }
 
-/* With `ordering`. */
-static int wake(struct gen *g, struct err *e)
+static int some_sleep(struct gen *const *g, int n)
 {
-	struct order o = { .kind = ORDER_WAKE };
-	struct st *st;
-	int rc = -1;
-
-	if (!is_asleep(g))
-		return 0;
-	st = st_read(g->dir, e);
-	if (st && !engine_fits(g->engine, g->dir, st, e)) {
-		o.st = st;
-		o.sum = st_sum(st);
-		rc = command(g, &o, e);
-	}
-	st_close(st);
-	return rc;
+	while (n > 0 && !is_asleep(g[n - 1]))
+		n--;
+	return n;
 }
 
-int gen_wake(struct gen *g, struct err *e)
+int gen_wake(struct gen *const *g, int n, struct err *e)
 {
-	int rc;
+	struct gen_weights w = { 0, 0 };
+	struct st *st = NULL;
+	int rc = 0;
 
-	pthread_mutex_lock(&g->ordering);
-	rc = wake(g, e);
-	pthread_mutex_unlock(&g->ordering);
+	begin_orders(g, n);
+	if (some_sleep(g, n)) {
+		st = read_weights(g, n, g[0]->dir, e);
+		rc = st ? 0 : -1;
+	}
+	if (st)
+		w = number(g, n, st, 1);
+	for (int i = 0; st && i < n && !rc; i++) {
+		struct order o = { .kind = ORDER_WAKE, .st = st,
+				   .weights = w };
+
+		/* One that is awake may have others than are there now. */
+		rc = is_asleep(g[i]) ? command(g[i], &o, e) :
+		     give(g[i], st, w, e);
+		rc = rc ? say_which(i, n, e) : 0;
+	}
+	end_orders(g, n);
+	st_close(st);
 	return rc;
 }

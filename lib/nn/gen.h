@@ -89,18 +89,21 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e);
 void gen_cancel(struct gen *g, struct gen_req *r);
 
 /*
- * Replaces the weights by those of another folder of the same kind of model
- * (NULL: the same folder), between two steps.  What runs goes on with what it
- * has said so far; its keys and values are computed anew.  The old weights
- * stay in use when the new ones are not whole.  Thread safe.
+ * Replaces the weights of n replicas by those of another folder of the same
+ * kind of model (NULL: the same folder), in each between two steps.  They are
+ * read and checked once: all of the replicas get the same ones under the same
+ * number, or, when they are not whole, all keep the old ones.  (Only a device
+ * that fails leaves others than its own changed; the error names it.)  What
+ * runs goes on with what it has said so far; its keys and values are computed
+ * anew.  Thread safe.
  */
-int gen_reload(struct gen *g, const char *dir, struct err *e);
+int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e);
 
 /* Gives the device's memory and lease back, between two steps; requests wait
  * until gen_wake takes them again and loads the weights that the folder holds
- * now. */
+ * now, for n replicas as gen_reload does. */
 int gen_sleep(struct gen *g, struct err *e);
-int gen_wake(struct gen *g, struct err *e);
+int gen_wake(struct gen *const *g, int n, struct err *e);
 
 /* From now on no order waits for a device that others hold: CA_UNAVAILABLE. */
 void gen_hurry(struct gen *g);

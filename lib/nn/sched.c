@@ -310,6 +310,14 @@ static int rows_left(const struct sched_seq *q)
 	return q->ntoken - q->computed;
 }
 
+/* What q would have of a step. */
+static int wanted(const struct sched_seq *q)
+{
+	int left = rows_left(q);
+
+	return q->most && q->most < left ? q->most : left;
+}
+
 /* The prompts that are not computed yet: the oldest, then by what they lack.
  * Returns the number of parts with them. */
 static int sort_prompts(const struct sched *s, struct sched_part *part, int n)
@@ -343,18 +351,17 @@ static int add_prompts(struct sched *s, struct sched_part *part, int n)
 	if (all == n)
 		return n;
 	share = room / (all - n) > least ? room / (all - n) : least;
-	own = smaller(share, rows_left(part[n].seq));
+	own = smaller(share, wanted(part[n].seq));
 	room -= own;
 	for (; end < all && room; end++) {
 		share = (room + all - end - 1) / (all - end);
 		share = share < least ? least : share;
-		share = smaller(room, smaller(share,
-					      rows_left(part[end].seq)));
+		share = smaller(room, smaller(share, wanted(part[end].seq)));
 		room -= share;
 		add_part(&part[end], part[end].seq, share);
 	}
 	add_part(&part[n], part[n].seq,
-		 smaller(own + room, rows_left(part[n].seq)));
+		 smaller(own + room, wanted(part[n].seq)));
 	return end;
 }
 

@@ -35,6 +35,7 @@ struct sched_seq {
 	int ntoken;			/* the prompt's; then all known ones */
 	uint64_t party;
 	int whole;			/* its prompt is computed, not shared */
+	int most;			/* rows of it in one step; 0: any */
 	/* The scheduler's. */
 	int running;
 	int computed;			/* tokens whose keys are there */

@@ -195,26 +195,34 @@ static int read_order(const struct json *root, int reload,
 	return 0;
 }
 
+/* Who sleeps, for those that choose a replica. */
+static void note_sleepers(struct core *c)
+{
+	struct gen_stats s;
+
+	for (int i = 0; i < c->ngens; i++) {
+		gen_get_stats(c->gen[i], &s);
+		pthread_mutex_lock(&c->lock);
+		c->asleep[i] = s.asleep;
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
 static int obey(struct core *c, enum order what, const char *model,
 		struct fault *f)
 {
 	struct err e = ERR_INIT;
-	int bad = 0;
+	int rc = 0;
 
-	/* All of them, whatever one says; but when the first has refused
-	 * weights, the others are not asked to take them. */
-	for (int i = 0; i < c->ngens && !(bad && what == RELOAD); i++) {
-		struct err *to = bad ? NULL : &e;	/* the first tells */
-		struct gen *g = c->gen[i];
-		int rc = what == RELOAD ? gen_reload(g, model, to) :
-			 what == SLEEP ? gen_sleep(g, to) : gen_wake(g, to);
-
-		if (rc && !bad++ && i > 0)
-			err_wrap(&e, "replica %d, %s", i, what == RELOAD ?
-				 "those before it have the new weights" :
-				 "those before it have obeyed");
-	}
-	return bad ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
+	if (what == RELOAD)
+		rc = gen_reload(c->gen, c->ngens, model, &e);
+	else if (what == WAKE)
+		rc = gen_wake(c->gen, c->ngens, &e);
+	/* All of them, whatever one says. */
+	for (int i = 0; what == SLEEP && i < c->ngens; i++)
+		rc |= gen_sleep(c->gen[i], rc ? NULL : &e);
+	note_sleepers(c);
+	return rc ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
 }
 
 int admin_order(struct core *c, const char *path, const char *body,

@@ -221,15 +221,22 @@ void core_stats(struct core *c, struct gen_stats *s)
 	}
 }
 
+/* Whether replica a has less in its way than b. */
+static int is_freer(const struct core *c, int a, int b)
+{
+	return c->asleep[a] != c->asleep[b] ? c->asleep[a] < c->asleep[b] :
+	       c->load[a] < c->load[b];
+}
+
 int core_choose(const struct core *c, int home)
 {
 	int best = 0, more = gen_slots(c->gen[0]) / 4;
 
 	for (int i = 1; i < c->ngens; i++)
-		if (c->load[i] < c->load[best])
+		if (is_freer(c, i, best))
 			best = i;
-	return home >= 0 && c->load[home] <= c->load[best] + more ? home :
-	       best;
+	return home >= 0 && c->asleep[home] <= c->asleep[best] &&
+	       c->load[home] <= c->load[best] + more ? home : best;
 }
 
 const struct words *core_words(struct core *c)

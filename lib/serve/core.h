@@ -61,6 +61,7 @@ struct core {
 	int closing, draining;
 	int choices;			/* submitted and not ended */
 	int load[CORE_GENS];		/* of them, each replica's */
+	int asleep[CORE_GENS];
 	struct rng seeds;
 	uint64_t queries;		/* so far */
 	uint64_t answered[6];		/* by the status' first digit */
@@ -98,7 +99,8 @@ int core_slots(const struct core *c);
 void core_stats(struct core *c, struct gen_stats *s);
 
 /* The replica for the next completions: `home`, where there are pages of
- * theirs, or -1, unless others have clearly less to do.  With the lock. */
+ * theirs, or -1, unless others have clearly less to do or it sleeps while one
+ * does not.  With the lock. */
 int core_choose(const struct core *c, int home);
 
 /* The vocabulary for serve/guide.h.  NULL: no memory. */

@@ -186,7 +186,7 @@ static void note_end(void *ctx)
 		h->weights_now = h->r.weights[1];
 	h->over = 1;
 	c->choices--;
-	c->load[h->q->home]--;
+	c->load[h->home]--;
 	query_has_news(h->q);
 	pthread_mutex_unlock(&c->lock);
 }
@@ -494,6 +494,21 @@ static int fill_choices(struct query *q, struct fault *f)
 	return 0;
 }
 
+/* A replica for each prompt.  With the core's lock. */
+static void spread(struct query *q)
+{
+	struct core *c = q->c;
+	int at = q->home;
+
+	for (int i = 0; i < q->nchoices; i++) {
+		if (i % q->w.n == 0)
+			at = core_choose(c, i ? -1 : at);
+		q->choice[i].home = at;
+		c->load[at]++;
+	}
+	q->home = q->choice[0].home;
+}
+
 /* Counts the choices in, unless there is too much to do already. */
 static int enter(struct query *q, int slots, struct fault *f)
 {
@@ -506,8 +521,7 @@ static int enter(struct query *q, int slots, struct fault *f)
 	full = c->choices > 0 && c->choices + q->nchoices > most;
 	if (!full) {
 		c->choices += q->nchoices;
-		q->home = core_choose(c, q->home);
-		c->load[q->home] += q->nchoices;
+		spread(q);
 		q->submitted = 1;
 	}
 	wait = c->mean_s * (waiting > 0 ? waiting : 1) / slots;
@@ -524,10 +538,11 @@ static int enter(struct query *q, int slots, struct fault *f)
 static int find_shape(struct query *q, struct fault *f)
 {
 	const struct want *w = &q->w;
-	int marks = tok_id(prompt_tok(q->c->prompt), "<tool_call>", 11) >= 0;
+	int marks;
 
 	if (w->form == WANT_FREE)
 		return 0;
+	marks = tok_id(prompt_tok(q->c->prompt), "<tool_call>", 11) >= 0;
 	q->shape = w->form == WANT_CALL ?
 		   shape_call(w->tools, w->tool, marks, f) :
 		   shape_json(w->form == WANT_SCHEMA ? w->schema : NULL,
@@ -579,7 +594,7 @@ static void submit(struct query *q)
 	for (int i = 0; i < n; i++) {
 		struct choice *h = &q->choice[i];
 
-		if (!gen_submit(c->gen[q->home], &h->r, &e))
+		if (!gen_submit(c->gen[h->home], &h->r, &e))
 			continue;
 		fault_of(&f, &e, NULL);
 		fail(q, &f);
@@ -691,7 +706,7 @@ static void cancel(struct query *q, int all)
 {
 	for (int i = 0; i < q->nchoices; i++)
 		if (!q->choice[i].ended && (all || q->choice[i].stopped))
-			gen_cancel(q->c->gen[q->home],
+			gen_cancel(q->c->gen[q->choice[i].home],
 				   &q->choice[i].r);
 }
 

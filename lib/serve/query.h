@@ -22,6 +22,7 @@ struct choice {
 	struct query *q;
 	struct gen_req r;
 	int index;
+	int home;			/* number of its replica */
 	int lead;			/* tokens of the prompt in the answer */
 	/* What the engine has said, with the core's lock. */
 	int avail, over;
@@ -65,8 +66,8 @@ struct query {
 	struct choice *choice;
 	int nchoices;
 	uint64_t party;			/* if the request names none */
-	int home;			/* number of its replica; before it
-					 * has one, where it was, or -1 */
+	int home;			/* where it was, or -1; then that of
+					 * the first choice */
 	/* With the core's lock. */
 	struct query *before, *after;	/* of live ones */
 	struct query *ready_next;

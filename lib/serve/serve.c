@@ -94,8 +94,10 @@ static struct gen *open_gen(const struct serve_opts *o, int i,
 	char name[32];
 
 	snprintf(name, sizeof name, "cuda:%d", i);
-	if (o->replicas > 1 && strcmp(own.device, "cpu"))
-		own.device = name;
+	if (strcmp(own.device, "cpu"))
+		own.device = o->replicas > 1 ? name : own.device;
+	else
+		own.sharing = o->replicas;
 	return gen_open(&own, table, e);
 }
 

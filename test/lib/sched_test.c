@@ -166,6 +166,31 @@ static void short_prompts_pass(void **state)
 	sched_free(w.s);
 }
 
+/* Who may have few rows of a step leaves the others to who comes after. */
+static void rows_can_be_limited(void **state)
+{
+	struct world w;
+	struct sched_seq *l, *k;
+
+	(void)state;
+	begin(&w, PAGES);
+	l = add(&w, 0, 100, 1);
+	l->most = 8;
+	k = add(&w, 1000, 200, 2);
+	for (int i = 1; i < 5; i++) {
+		step(&w);
+		assert_int_equal(l->computed, i * 8);
+		assert_int_equal(k->computed, i * (CHUNK - 8) < 200 ?
+				 i * (CHUNK - 8) : 200);
+	}
+	for (int i = 0; i < 9; i++)
+		step(&w);
+	assert_int_equal(l->ntoken, 101);
+	drop(&w, l);
+	drop(&w, k);
+	sched_free(w.s);
+}
+
 static void beginnings_are_reused(void **state)
 {
 	struct world w;
@@ -322,6 +347,7 @@ static void torture(void **state)
 			q[k] = add(&w, rand() % 3 * 7, 1 + rand() % 200,
 				   (uint64_t)(rand() % 4));
 			q[k]->whole = rand() % 8 == 0;
+			q[k]->most = rand() % 8 ? 0 : 5;
 		}
 	}
 	for (int k = 0; k < MOST; k++)
@@ -339,6 +365,7 @@ int main(void)
 		cmocka_unit_test(one_grows),
 		cmocka_unit_test(prompts_do_not_stop_growing),
 		cmocka_unit_test(short_prompts_pass),
+		cmocka_unit_test(rows_can_be_limited),
 		cmocka_unit_test(beginnings_are_reused),
 		cmocka_unit_test(siblings_wait_for_the_first),
 		cmocka_unit_test(parties_take_turns),

@@ -593,6 +593,18 @@ make_other() {
 		jq -e '.weight_version == 2' answer
 	done
 	[ "$(metric replicas)" = 2 ]
+	# What one could not take, none takes.
+	cp -r model cut
+	truncate -s 5000 cut/model.safetensors
+	[ "$(ask /reload -d '{"model":"cut"}')" = 400 ]
+	# Prompts of one request are shared out too.
+	before=$(tokens 0)
+	[ "$(text '{"prompt":["a","in","the","inn"],"max_tokens":5,"ignore_eos":true}')" = 200 ]
+	jq -e '.weight_version == 2 and (.choices | length) == 4' answer
+	[ "$(tokens 0)" = $((before + 10)) ]
+	# The same weights again are no others, for none of them.
+	[ "$(ask /sleep -X POST)" = 200 ] && [ "$(ask /wake -X POST)" = 200 ]
+	jq -e '.weight_version == 2' answer
 	finish
 }
 
