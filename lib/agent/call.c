@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_LEN 64		/* of a function, in OpenAI's shape */
+
 static size_t blank(const char *p, const char *end)
 {
 	const char *q = p;
@@ -101,6 +103,15 @@ static void refuse(struct call *c, unsigned flags, const char *why)
 	c->flags |= flags;
 }
 
+/* Servers may refuse a history with other names. */
+static int is_name(const char *name)
+{
+	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz"
+			  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+	return n && !name[n] && n <= NAME_LEN;
+}
+
 /* The name decides the tool; an unknown one is answered by the list. */
 static int set_tool(struct call *c)
 {
@@ -111,7 +122,8 @@ static int set_tool(struct call *c)
 		return 0;
 	str_adds(&s, "there is no such tool; the tools are ");
 	tool_names(&s);
-	refuse(c, CALL_INVALID, s.buf ? s.buf : "there is no such tool");
+	refuse(c, CALL_INVALID | (is_name(c->name) ? 0 : CALL_BROKEN),
+	       s.buf ? s.buf : "there is no such tool");
 	str_release(&s);
 	return -1;
 }

@@ -13,8 +13,8 @@ enum call_flag {
 	CALL_REPAIRED = 1,	/* arguments were mended, or the name */
 	CALL_INVALID = 2,	/* against the schema, or no such tool */
 	CALL_TEXT = 4,		/* found in the message's text */
-	CALL_BROKEN = 8		/* arguments are no JSON: they may not be sent
-				 * back as a tool call */
+	CALL_BROKEN = 8		/* arguments are no JSON, or the name is none:
+				 * not to be sent back as a tool call */
 };
 
 struct call {

@@ -42,27 +42,65 @@ static int hidden(const char *name)
 	       !strcmp(name, "__pycache__") || !strcmp(name, "expect.json");
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct names {
+	char **v;
+	size_t n, alloc;
+};
+
+static int add_name(struct names *s, const char *name)
+{
+	size_t alloc = s->alloc ? 2 * s->alloc : 32;
+	char **v = s->n < s->alloc ? s->v : realloc(s->v, alloc * sizeof(*v));
+
+	if (!v)
+		return -1;
+	s->alloc = s->n < s->alloc ? s->alloc : alloc;
+	s->v = v;
+	v[s->n] = strdup(name);
+	return v[s->n] ? (s->n++, 0) : -1;
+}
+
+/* All but the dots; of more than can be counted nobody asks. */
+static int read_names(DIR *d, struct names *s)
+{
+	struct dirent *entry;
+	int rc = 0;
+
+	while (!rc && s->n <= ENTRIES_MAX && (entry = readdir(d)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			rc = add_name(s, entry->d_name);
+	if (s->n)
+		qsort(s->v, s->n, sizeof(*s->v), by_name);
+	return rc;
+}
+
 /* Calls `each` for the entries of a directory in the order of their names. */
 static int sorted(int fd, int (*each)(void *ctx, int dir, const char *name,
 				      struct err *e),
 		  void *ctx, struct err *e)
 {
-	char path[64];
-	struct dirent **list;
-	int n, i, rc = 0;
+	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+	DIR *d = own >= 0 ? fdopendir(own) : NULL;
+	struct names s = { NULL, 0, 0 };
+	size_t i;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	n = scandir(path, &list, NULL, alphasort);
-	if (n < 0)
-		return err_sys(e, CA_IOERR, "cannot read a directory");
-	for (i = 0; i < n; i++) {
-		const char *name = list[i]->d_name;
-
-		if (!rc && strcmp(name, ".") && strcmp(name, ".."))
-			rc = each(ctx, fd, name, e);
-		free(list[i]);
+	if (!d && own >= 0)
+		close(own);
+	rc = !d || read_names(d, &s) ?
+	     err_sys(e, CA_IOERR, "cannot read a directory") : 0;
+	for (i = 0; i < s.n; i++) {
+		if (!rc)
+			rc = each(ctx, fd, s.v[i], e);
+		free(s.v[i]);
 	}
-	free(list);
+	free(s.v);
+	if (d)
+		closedir(d);
 	return rc;
 }
 

@@ -33,7 +33,8 @@
 #define ENDED_MAX 32		/* whose output is still to be had */
 #define KEPT_OUTPUTS 4
 #define DEFAULT_MS 120000
-#define BEYOND_NS 3000000000	/* where more is than can be counted */
+#define BEYOND_NS 3000000000	/* where more is than can be counted, */
+#define BEYOND_MAX 3		/* for so many commands to put that right */
 #define TICK_MS 200
 /* Of a process; or half of what is there. */
 #define MEMORY ((int64_t)32 << 30)
@@ -67,6 +68,7 @@ struct shells {
 	struct shells_opts o;
 	struct command *list;
 	int count, leased, awake, frozen;
+	int beyond;		/* commands in a row that began so */
 	int64_t checked;	/* size of the tree, last */
 	char cwd[4096];
 	int kept[KEPT_OUTPUTS];	/* numbers of long outputs */
@@ -434,12 +436,11 @@ void shells_watch(struct shells *s)
 		end_all(s);
 }
 
-/* Until a foreground command has ended, one way or another; 1: in time. */
-static int supervise(struct shells *s, struct command *c, int64_t limit_ms)
+/* Until a foreground command has ended, one way or another; 1: in time.
+ * `before`: bytes of the tree when it began. */
+static int supervise(struct shells *s, struct command *c, int64_t limit_ms,
+		     int64_t before)
 {
-	int64_t before = 0;
-
-	place_digest(s->o.place, NULL, &before, NULL);
 	s->checked = now_ns();
 	while (!reap(c)) {
 		int64_t end = c->start + c->excused + limit_ms * 1000000;
@@ -632,11 +633,18 @@ static int run_background(struct shells *s, const char *text, struct str *out)
 int shells_bash(struct shells *s, const struct json *args, struct str *out)
 {
 	const char *text = json_get_str(args, "command", "");
-	int64_t limit = json_get_int(args, "timeout", DEFAULT_MS);
+	int64_t limit = json_get_int(args, "timeout", DEFAULT_MS), before = 0;
 	struct err e = ERR_INIT;
 	struct command *c;
 	int in_time, ok;
 
+	place_digest(s->o.place, NULL, &before, NULL);
+	s->beyond = before < PLACE_BEYOND ? 0 : s->beyond + 1;
+	if (s->beyond > BEYOND_MAX) {
+		str_adds(out, "Error: more lies in the work directory than "
+			 "can be counted, and no command runs any more");
+		return 0;
+	}
 	check_cwd(s, out);
 	take_lease(s);
 	if (json_get_bool(args, "run_in_background", 0))
@@ -646,7 +654,7 @@ int shells_bash(struct shells *s, const struct json *args, struct str *out)
 		str_addf(out, "Error: %s", e.msg);
 		return 0;
 	}
-	in_time = supervise(s, c, limit);
+	in_time = supervise(s, c, limit, before);
 	if (c->over_disk)
 		end_all(s);
 	end_command(c, 0);

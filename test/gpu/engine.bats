@@ -70,6 +70,7 @@ setup() {
 	"$py" "$here/../tools/serve_model.py" sense
 	for m in llama qwen2 qwen3; do
 		cp sense/tokenizer.json $m
+		rm -f url
 		"$bin/ca-serve" -m $m --device cuda --dtype bf16 --exact -j 6 --ctx 400 \
 			--cache 1000 --port 0 -q >url 3>&- &
 		pid=$!

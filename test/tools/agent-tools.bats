@@ -122,6 +122,19 @@ f() { # path [members]: arguments of a file tool
 	[[ $(result 1) = *MemoryError* ]]
 }
 
+@test "Bash: where more lies than can be counted nothing runs for long" {
+	run_all Bash "$(c 'mkdir d; python3 -c "for i in range(60000): open(f\"d/{i}\", \"w\")"')" \
+		Bash "$(c 'echo one')" Bash "$(c 'echo two')" Bash "$(c 'echo three')" \
+		Bash "$(c 'rm -rf d')" Bash "$(c 'echo five' '{"run_in_background":true}')"
+	[ "$(result 3)" = three ]
+	[[ $(result 4) = *'no command runs any more' ]]
+	[[ $(result 5) = *'no command runs any more' ]]
+	# One who tidies up goes on.
+	run_all Bash "$(c 'mkdir d; python3 -c "for i in range(60000): open(f\"d/{i}\", \"w\")"')" \
+		Bash "$(c 'mv d /tmp')" Bash "$(c 'rm -r d')" Bash "$(c 'rm -rf d')" Bash "$(c 'echo here')"
+	[ "$(result 4)" = here ]
+}
+
 @test "background commands: new output, filter, end, kill" {
 	run_all Bash "$(c 'for i in 1 2 3; do echo line $i; done; sleep 0.1; echo late; touch late; exit 4' '{"run_in_background":true}')" \
 		Bash "$(c 'until [ -e late ]; do sleep 0.05; done; sleep 0.5')" BashOutput '{"bash_id":"bash_1","filter":"line [13]"}' \

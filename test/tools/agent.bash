@@ -40,6 +40,8 @@ agent_setup() {
 # serve: the script over HTTP; $url.  Every server goes with the test: one
 # that stayed would keep bats waiting.
 serve() {
+	# Or the last one's would be read.
+	rm -f port
 	python3 "$endpoint" script >port 2>/dev/null 3>&- &
 	echo $! >>"$dir/servers"
 	for _ in $(seq 600); do

@@ -84,6 +84,12 @@ http() {
 	[[ $(result 5) = *"todos[0]: parameter 'status' has to be one of"* ]]
 	[ "$(jq .schema_violations out)" = 6 ]
 	jq -e '[.turns[].calls[]] | all(.schema_violation and (.executed | not))' out
+	# Names that servers would not take back travel as text.
+	script "$(tool 'no tool!' '{}')" "$(tool '' '{}')" "$done_turn"
+	agent
+	stopped final
+	[ "$(jq '[.messages[] | select(.tool_calls)] | length' out)" = 0 ]
+	jq -e '[.messages[] | select(.role == "user") | .content | select(test("no such tool"))] | length == 2' out
 }
 
 @test "arguments are mended and flagged" {
@@ -314,7 +320,7 @@ put() { # text: a turn that writes model_new.py
 			{\"content\":\"$text\"},\"finish_reason\":\"stop\"}],\"usage\":{}}' | tr -d '\n\t'; echo; done" \
 			--skill skill -d cpu --judge ./judge tasks >out
 		stopped final
-		[ "$(jq -r '.messages[-1].content' out)" = $'a\ufffdb' ]
+		[ "$(jq -r '.messages[-1].content' out)" = $'a\xef\xbf\xbdb' ]
 	done
 }
 
