@@ -1,29 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo-learn.sh -m MODEL -o DIR [-d DEV] [-s SEEDS] [-r ROUNDS] [-n TASKS] [-k N] [-w N] [-c N]
-#               [-a]
+# demo-learn.sh -m MODEL -o DIR [-d DEV] [-s SEEDS] [-p N] [-r ROUNDS] [-n TASKS] [-k N]
+#               [-H TASKS] [-v N] [-w N] [-c N] [-a]
 #
 # Shows that the loop learns: a small instructed model (SmolLM2-135M-Instruct) on a family of
 # elementwise and reduction tasks.  A warm-up of -w updates (40) on demonstrations that are made
 # here, then train.sh with -r rounds (20) of -n tasks (16), -k tries each (1), for each of -s
-# seeds (3), and the same with learning rates of 0 as the control; with -a the paper's ablations
-# too.  Held-out tasks are judged in full before the first round and after every fifth.
-# -c: context (3072).
-# In DIR: results.ndjson, table.txt, curve.png.  The same command again goes on where it was.
+# seeds (3), -p of them at once (1); with -a the paper's ablations too.  -H held-out tasks (8) are
+# judged in full before the first round and after every -v (5).  The control is trained at rates
+# of 0, which change nothing however often: one round of it is enough.  A candidate that comes
+# again is not judged again.  -c: context (3072).
+# In DIR: results.ndjson, table.txt, curve.svg.  The same command again goes on where it was.
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin}
-model='' out='' dev=cuda seeds=3 rounds=20 tasks=16 k=1 warm=40 ctx=3072 all=0
-while getopts m:o:d:s:r:n:k:w:c:a opt; do
+model='' out='' dev=cuda seeds=3 at_once=1 rounds=20 tasks=16 k=1 held=8 every=5 warm=40
+ctx=3072 all=0
+while getopts m:o:d:s:p:r:n:k:H:v:w:c:a opt; do
 	case $opt in
 	m) model=$OPTARG ;;
 	o) out=$OPTARG ;;
 	d) dev=$OPTARG ;;
 	s) seeds=$OPTARG ;;
+	p) at_once=$OPTARG ;;
 	r) rounds=$OPTARG ;;
 	n) tasks=$OPTARG ;;
 	k) k=$OPTARG ;;
+	H) held=$OPTARG ;;
+	v) every=$OPTARG ;;
 	w) warm=$OPTARG ;;
 	c) ctx=$OPTARG ;;
 	a) all=1 ;;
@@ -31,7 +36,7 @@ while getopts m:o:d:s:r:n:k:w:c:a opt; do
 	esac
 done
 [ -n "$model" ] && [ -n "$out" ] || {
-	sed -n '4,14s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,16s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
 mkdir -p "$out/model" "$out/skill"
@@ -42,7 +47,7 @@ form='C in kernels/k.c, called as cuda_extension.k(...)'
 echo "Write $form from model_new.py, then ca-verify." | tee "$out/skill/SKILL.md" \
 	>"$out/skill/single-turn.md"
 jq -nc -f "$here/learn/tasks.jq" >"$out/family"
-jq -nc 'limit(8; inputs | select(.held) | .task)' "$out/family" >"$out/held"
+jq -nc --argjson n "$held" 'limit($n; inputs | select(.held) | .task)' "$out/family" >"$out/held"
 jq -nc --argjson n "$tasks" 'limit($n; inputs | select(.held | not) | .task)' "$out/family" \
 	>"$out/tasks"
 
@@ -50,7 +55,8 @@ for style in fast slow; do
 	[ ! -e "$out/demo.$style" ] || continue
 	"$bin/ca-agent" --model-cmd "jq --unbuffered -c --slurpfile family '$out/family' --arg \
 device '${dev%%:*}' --arg style $style -f '$here/learn/teacher.jq'" -d "$dev" --grade quick \
-		--skill "$out/skill" --dir "$out/demo.run.$style" --resume -j 2 "$out/tasks" \
+		--skill "$out/skill" --dir "$out/demo.run.$style" --resume -j 8 \
+		--remember "$out/graded" "$out/tasks" \
 		>"$out/demo.new" || [ $? = 75 ]
 	jq -es 'any(.[]; .outcome.reward != null)' "$out/demo.new" >/dev/null || {
 		echo "demo-learn: no demonstration has a reward, see $out/demo.new" >&2
@@ -62,35 +68,33 @@ done
 	--steps "$warm" --lr 3e-5 --save-every 10 --resume "$out/demo.fast" "$out/demo.slow" \
 	>>"$out/warm.ndjson"
 
-run() { # variant, seed, options of train.sh
+# shellcheck disable=SC2317 # called by xargs's shells
+run() { # variant, seed, rounds, options of train.sh
 	"$here/train.sh" -m "$out/warm" -o "$out/$1.$2" -d "$dev" -c "$ctx" -S "$(($2 * 1000))" \
-		-r "$rounds" -k "$k" -j 16 -V "$out/held" -v 5 \
+		-r "$3" -k "$k" -j 16 -V "$out/held" -v "$every" --stay \
 		-x "$out/demo.fast" -x "$out/demo.slow" \
-		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4' "${@:3}" "$out/tasks" -- \
-		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6
+		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4' "${@:4}" "$out/tasks" -- \
+		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6 --remember "$out/graded" ||
+		return
 	jq -c --arg v "$1" --argjson s "$2" 'select(has("val/reward/mean")) |
 		{variant: $v, seed: $s, step, reward: ."val/reward/mean"}' \
 		"$out/$1.$2/ppo/metrics.ndjson" >"$out/$1.$2/curve"
 }
-learn='--lr 1e-5 --critic-lr 2e-5'
-for ((s = 1; s <= seeds; s++)); do
-	run full "$s" -Q "$learn"
-	run control "$s" -Q '--lr 0 --critic-lr 0'
-	[ "$all" = 1 ] || continue
-	run no-agent "$s" -Q "$learn" --no-agent
-	run raw-reward "$s" -Q "$learn" --raw-reward
-	run no-rft "$s" -Q "$learn" --no-rft
-	run no-vpretrain "$s" -Q "$learn" --no-vpretrain
-done
+# shellcheck disable=SC2317
+seed() { # its number; a variant that fails does not keep the others from running
+	local on="--lr 1e-5 --critic-lr 2e-5 --save-every $every" rc=0
+	run full "$1" "$rounds" -Q "$on" || rc=$?
+	run control "$1" 1 -v 1 -Q '--lr 0 --critic-lr 0' || rc=$?
+	[ "$all" = 0 ] || for v in no-agent raw-reward no-rft no-vpretrain; do
+		run "$v" "$1" "$rounds" -Q "$on" "--$v" || rc=$?
+	done
+	return "$rc"
+}
+export -f run seed
+export here bin out dev ctx k every all rounds
+rc=0
+seq "$seeds" | xargs -P "$at_once" -I{} bash -euc 'seed {}' || rc=$?
 cat "$out"/*.*/curve >"$out/results.ndjson"
 jq -sr -f "$here/learn/table.jq" "$out/results.ndjson" | tee "$out/table.txt"
-jq -sr 'map(select(.variant == "full")) | group_by(.step)[] | map(.reward) as $r |
-	[.[0].step, ($r | add / length), ($r | min), ($r | max)] | @tsv' \
-	"$out/results.ndjson" >"$out/curve.tsv"
-command -v gnuplot >/dev/null || {
-	echo "demo-learn: no gnuplot, so no plot of $out/curve.tsv" >&2
-	exit 0
-}
-gnuplot -e "set terminal png; set output '$out/curve.png';
-	set xlabel 'updates'; set ylabel 'held-out reward';
-	plot '$out/curve.tsv' using 1:2:3:4 with yerrorlines title 'mean and range of seeds'"
+jq -sr -f "$here/learn/plot.jq" "$out/results.ndjson" >"$out/curve.svg"
+exit "$rc"

@@ -650,6 +650,12 @@ static int compute_masked(struct engine *g, const struct engine_part *part,
 {
 	run_layers(g, s);
 	run_head(g, at_int(g, g->l.index), g->l.nout);
+	for (int k = 0; k < g->l.nout; k++) {
+		const struct engine_part *p = &part[g->l.out_part[k]];
+
+		if (p->mask && p->ready)
+			p->ready(p->mask_ctx);
+	}
 	if (mask(g, part, e))
 		return -1;
 	run_sample(g);

@@ -75,8 +75,10 @@ struct engine_part {
 	struct engine_top *score_top;
 	int score_ntop;			/* at most ENGINE_TOP */
 	/* If not NULL, called before a token is drawn: lowers the logits of
-	 * those that may not be. */
+	 * those that may not be.  `ready`, if not NULL, is called before it,
+	 * while the device computes, to find out which these are. */
 	void (*mask)(void *ctx, float *logits);
+	void (*ready)(void *ctx);
 	void *mask_ctx;
 	/* Results of a part that draws; top has ntop, the likeliest first. */
 	int32_t id;

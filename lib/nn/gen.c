@@ -216,6 +216,13 @@ static void mask_job(void *ctx, float *logits)
 		j->refused = 1;
 }
 
+static void ready_job(void *ctx)
+{
+	const struct gen_job *j = ctx;
+
+	j->r->ready(j->r->mask_ctx);
+}
+
 /* The scheduler's parts as the engine wants them. */
 static void fill_parts(struct gen *g, int n)
 {
@@ -242,6 +249,7 @@ static void fill_parts(struct gen *g, int n)
 		g->work[i].ntop = r->top ? r->ntop : 0;
 		g->work[i].top = g->top + i * ENGINE_TOP;
 		g->work[i].mask = r->max_new && r->mask ? mask_job : NULL;
+		g->work[i].ready = r->ready ? ready_job : NULL;
 		g->work[i].mask_ctx = j;
 	}
 }

@@ -51,6 +51,9 @@ struct gen_req {
 	 * log-probabilities are those among the others.  -1 with an error
 	 * fails the request. */
 	int (*mask)(void *ctx, float *logits, struct err *e);
+	/* If not NULL, called before `mask`, while the device computes these
+	 * logits: finds out which may be drawn. */
+	void (*ready)(void *ctx);
 	void *mask_ctx;
 	/* Called in the engine's thread when the request has ended; it may be
 	 * freed from then on.  For gen_submit; gen_run has its own. */

@@ -231,36 +231,54 @@ out:
 	return rc;
 }
 
-/* The text of the first n messages, special tokens hidden. */
-static int render(struct prompt *p, const struct json *messages, size_t n,
-		  const struct json *tools, int open, struct str *out,
-		  struct err *e)
-{
-	struct json *m = hidden(p, messages, n, e), *t = NULL;
-	int rc = -1;
+/* What templates read: trees with special tokens hidden. */
+struct said {
+	struct json *messages, *tools;
+};
 
-	if (m && (!tools || (t = hidden_tools(p, tools, e))))
-		rc = tmpl_render(p->chat, m, json_len(m), t, open, out, e);
-	if (!rc && !out->buf && str_adds(out, ""))
-		rc = err_set(e, CA_SOFTWARE, "no memory");
-	json_free(m);
-	json_free(t);
-	return rc;
+static int said_init(struct said *s, struct prompt *p,
+		     const struct json *messages, size_t n,
+		     const struct json *tools, struct err *e)
+{
+	*s = (struct said){ hidden(p, messages, n, e), NULL };
+	if (s->messages && tools)
+		s->tools = hidden_tools(p, tools, e);
+	return s->messages && (!tools || s->tools) ? 0 : -1;
+}
+
+static void said_release(struct said *s)
+{
+	json_free(s->messages);
+	json_free(s->tools);
+}
+
+/* The text of the first n messages. */
+static int render(struct prompt *p, const struct said *s, size_t n, int open,
+		  struct str *out, struct err *e)
+{
+	if (tmpl_render(p->chat, s->messages, n, s->tools, open, out, e))
+		return -1;
+	if (!out->buf && str_adds(out, ""))
+		return err_set(e, CA_SOFTWARE, "no memory");
+	return 0;
 }
 
 int prompt_chat_first(struct prompt *p, const struct json *messages, size_t n,
 		      const struct json *tools, int open,
 		      struct tok_ids *out, struct err *e)
 {
-	struct str s = STR_INIT;
-	int rc;
+	struct str text = STR_INIT;
+	struct said s;
+	int rc = -1;
 
 	if (json_type(messages) != JSON_ARRAY)
 		return err_set(e, CA_DATAERR, "'messages' has to be a list of "
 			       "messages");
-	rc = render(p, messages, n, tools, open, &s, e) ||
-	     encode(p, s.buf, s.len, out, e) ? -1 : 0;
-	str_release(&s);
+	if (!said_init(&s, p, messages, n, tools, e) &&
+	    !render(p, &s, json_len(s.messages), open, &text, e))
+		rc = encode(p, text.buf, text.len, out, e);
+	said_release(&s);
+	str_release(&text);
 	return rc;
 }
 
@@ -294,11 +312,13 @@ int prompt_chat_on(struct prompt *p, const struct json *messages, size_t n,
 		   struct err *e)
 {
 	struct str all = STR_INIT, part = STR_INIT;
+	struct said s;
 	size_t at;
 	int rc = -1;
 
-	if (render(p, messages, n, tools, 0, &part, e) ||
-	    render(p, messages, SIZE_MAX, tools, 1, &all, e))
+	if (said_init(&s, p, messages, SIZE_MAX, tools, e) ||
+	    render(p, &s, n, 0, &part, e) ||
+	    render(p, &s, json_len(s.messages), 1, &all, e))
 		goto out;
 	rc = 0;
 	at = out->n ? behind_last(p, out->id[out->n - 1], &part) : 0;
@@ -306,6 +326,7 @@ int prompt_chat_on(struct prompt *p, const struct json *messages, size_t n,
 		goto out;
 	rc = encode(p, all.buf + at, all.len - at, out, e) ? -1 : 1;
 out:
+	said_release(&s);
 	str_release(&all);
 	str_release(&part);
 	return rc;

@@ -23,6 +23,10 @@ struct guide *guide_new(const struct words *w, const struct shape *s,
 			int eos);
 void guide_free(struct guide *g);		/* NULL is fine */
 
+/* Finds out which tokens may come next, so that guide_mask knows; where memory
+ * is short that one will say so. */
+void guide_ready(struct guide *g, const struct shape_at *at);
+
 /* Lowers the logits of `vocab` tokens that may not come next.  -1 without
  * memory, or when none may. */
 int guide_mask(struct guide *g, const struct shape_at *at, float *logits,

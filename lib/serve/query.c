@@ -175,6 +175,13 @@ static int mask_tokens(void *ctx, float *logits, struct err *e)
 	return guide_mask(h->q->guide, &h->at, logits, vocab, e);
 }
 
+static void ready_tokens(void *ctx)
+{
+	struct choice *h = ctx;
+
+	guide_ready(h->q->guide, &h->at);
+}
+
 static void note_end(void *ctx)
 {
 	struct choice *h = ctx;
@@ -467,6 +474,7 @@ static int fill_choice(struct query *q, int i, uint64_t seed,
 		return 0;
 	shape_begin(q->shape, &h->at);
 	h->r.mask = mask_tokens;
+	h->r.ready = ready_tokens;
 	h->r.mask_ctx = h;
 	return 0;
 }

@@ -133,7 +133,16 @@ step() {
 				({variant: "full", reward: ($n + $s / 10)},
 				{variant: "control", reward: ($s / 10)})'
 		done
-	done | jq -sr -f "$learn/table.jq" >table
+	done >results
+	jq -sr -f "$learn/table.jq" results >table
 	grep -q "^full	3	1.7	5.7	4 \[4, 4\]	4 \[4, 4\]$" table
 	grep -q '^control	3	0.2	0.2	0 \[0, 0\]' table
+	jq -sr -f "$learn/plot.jq" results >curve.svg
+	python3 - <<-'END'
+		import xml.dom.minidom
+		svg = xml.dom.minidom.parse("curve.svg")
+		lines = svg.getElementsByTagName("polyline")
+		assert [len(x.getAttribute("points").split()) for x in lines] == [6, 6]
+		assert len(svg.getElementsByTagName("polygon")) == 2
+	END
 }
