@@ -74,8 +74,8 @@ run() { # variant, seed, rounds, options of train.sh
 		-r "$3" -k "$k" -j 16 -V "$out/held" -v "$every" --stay \
 		-x "$out/demo.fast" -x "$out/demo.slow" \
 		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4' "${@:4}" "$out/tasks" -- \
-		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6 --remember "$out/graded" ||
-		return
+		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6 \
+		--remember "$out/graded" || return
 	jq -c --arg v "$1" --argjson s "$2" 'select(has("val/reward/mean")) |
 		{variant: $v, seed: $s, step, reward: ."val/reward/mean"}' \
 		"$out/$1.$2/ppo/metrics.ndjson" >"$out/$1.$2/curve"

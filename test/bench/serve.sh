@@ -6,7 +6,8 @@
 # time to the first token behind a long shared prefix against that of the new
 # tokens alone, and against what they cost behind as long a prefix that is not
 # shared (attention to it is work that no cache saves); the pause of a reload.
-# Random weights of a real model's size (test/bench/random_model.py).
+# Random weights of a real model's size (test/bench/random_model.py); with a real
+# model in $MODEL, which ends its answers itself, the 20th turn of a conversation too.
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 top=$PWD
@@ -35,15 +36,19 @@ cp "$work/sense/tokenizer.json" "$work/model"
 
 own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
 	sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p')
-"$bin/ca-serve" -m "$work/model" --device "$device" --dtype "$dtype" --port 0 -q \
-	-j "$streams" --ctx $((prefix + 2 * new[-1] + 64)) \
-	--cache $((streams * (length + 32) + 4 * prefix)) >"$work/url" &
-pid=$!
-for ((i = 0; i < 600; i++)); do
-	[ ! -s "$work/url" ] || break
-	kill -0 "$pid"
-	sleep 0.1
-done
+start() { # model
+	rm -f "$work/url"
+	"$bin/ca-serve" -m "$1" --device "$device" --dtype "$dtype" --port 0 -q \
+		-j "$streams" --ctx $((prefix + 2 * new[-1] + 1064)) \
+		--cache $((streams * (length + 32) + 4 * prefix)) >"$work/url" &
+	pid=$!
+	for ((i = 0; i < 600; i++)); do
+		[ ! -s "$work/url" ] || break
+		kill -0 "$pid"
+		sleep 0.1
+	done
+}
+start "$work/model"
 ask() {
 	python3 test/bench/serve_client.py "$(cat "$work/url")" "$@"
 }
@@ -68,5 +73,14 @@ for n in "${new[@]}"; do
 		printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
 			same, behind / same }'
 done
+if [ -n "${MODEL-}" ]; then
+	kill "$pid"
+	wait "$pid" || true
+	start "$MODEL"
+	mapfile -t turn < <(ask chat "$prefix" "${new[0]}")
+	awk -v a="${turn[0]}" -v b="${turn[1]}" -v all="${turn[2]}" -v n="${turn[3]}" 'BEGIN {
+		printf "first token of turn 20, %d tokens, %d not in the cache: ", all, n
+		printf "%.1f ms, %.1f ms of as many alone: %.2f times\n", b, a, b / a }'
+fi
 mapfile -t pause < <(ask reload 64 "$length")
 echo "pauses of three reloads: ${pause[*]} ms"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve_client.py URL streams N LEN | turn PREFIX NEW | reload N LEN: what serve.sh measures,
-through HTTP, in numbers on a line each.
+"""serve_client.py URL streams N LEN | turn PREFIX NEW | chat PREFIX NEW | reload N LEN: what
+serve.sh measures, through HTTP, in numbers on a line each.
 
 streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
 the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
 tokens alone, of as many behind a shared prefix, and what as many cost at the end of a prompt of
 which nothing is shared: the same rows with the same attention, less what sharing is about.
-reload: milliseconds without a step while N streams of LEN tokens run."""
+chat: likewise, of the 20th turn of a conversation of PREFIX tokens, and how many of its tokens
+were not in the cache. reload: milliseconds without a step while N streams of LEN tokens run."""
 
 import http.client
 import json
@@ -93,6 +94,42 @@ def turn(url, prefix, new):
         print(f"{statistics.median(times):.2f}")
 
 
+def say(url, messages, most):
+    """An answer and its milliseconds; the request is written before the clock starts."""
+    c, body = connect(url), json.dumps({"messages": messages, "max_tokens": most})
+    c.connect()
+    start = time.perf_counter()
+    c.request("POST", "/v1/chat/completions", body)
+    r = c.getresponse()
+    text = r.read()
+    took = 1e3 * (time.perf_counter() - start)
+    if r.status != 200:
+        sys.exit(text.decode())
+    return json.loads(text), took
+
+
+def chat(url, prefix, new):
+    def words(n, k):
+        return " ".join(f"word{(7 * i + k) % 100}" for i in range(n // 3))
+
+    messages, alone, behind, left = [], [], [], 0
+    for k in range(19):
+        have = say(url, [*messages, {"role": "user", "content": "a"}], 1)[0] if messages else None
+        want = prefix * (k + 1) // 19 - (have["usage"]["prompt_tokens"] if have else 0)
+        messages.append({"role": "user", "content": words(max(want - 30, 3), k)})
+        answer = say(url, messages, 60)[0]["choices"][0]["message"]
+        messages.append({"role": "assistant", "content": answer["content"]})
+    for k in range(9):
+        mine = {"role": "user", "content": words(new, 31 * k + 5)}
+        alone.append(say(url, [mine], 1)[1])
+        answer, took = say(url, [*messages, mine], 1)
+        behind.append(took)
+        usage = answer["usage"]
+        left = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+    print(f"{statistics.median(alone):.2f}\n{statistics.median(behind):.2f}")
+    print(f"{usage['prompt_tokens']}\n{left}")
+
+
 def reload(url, n, length):
     threads = [threading.Thread(target=stream, args=(url, [3 + i], length)) for i in range(n)]
     for t in threads:
@@ -112,7 +149,7 @@ def main():
         streams(url, a, b)
         print(f"{streams(url, a, b):.1f}")
     else:
-        {"turn": turn, "reload": reload}[what](url, a, b)
+        {"turn": turn, "chat": chat, "reload": reload}[what](url, a, b)
 
 
 if __name__ == "__main__":
