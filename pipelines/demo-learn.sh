@@ -9,9 +9,9 @@
 # here, then train.sh with -r rounds (20) of -n tasks (16), -k tries each (1), for each of -s
 # seeds (3), -p of them at once (1); with -a the paper's ablations too.  -H held-out tasks (8) are
 # judged in full before the first round and after every -v (5).  The control is trained at rates
-# of 0, which change nothing however often: one round of it is enough.  A candidate that comes
-# again is not judged again.  -c: context (3072).
+# of 0, which change nothing however often, for one round.  -c: context (3072).
 # In DIR: results.ndjson, table.txt, curve.svg.  The same command again goes on where it was.
+# shellcheck disable=SC2317 # xargs's shells call functions
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin}
@@ -36,7 +36,7 @@ while getopts m:o:d:s:p:r:n:k:H:v:w:c:a opt; do
 	esac
 done
 [ -n "$model" ] && [ -n "$out" ] || {
-	sed -n '4,16s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,13s/^# \{0,1\}//p' "$0" >&2
 	exit 64
 }
 mkdir -p "$out/model" "$out/skill"
@@ -65,10 +65,9 @@ device '${dev%%:*}' --arg style $style -f '$here/learn/teacher.jq'" -d "$dev" --
 	mv "$out/demo.new" "$out/demo.$style"
 done
 "$bin/ca-rft" --actor "$out/model" --out "$out/warm" --device "$dev" --ctx "$ctx" --batch 8 \
-	--steps "$warm" --lr 3e-5 --save-every 10 --resume "$out/demo.fast" "$out/demo.slow" \
+	--steps "$warm" --lr 3e-5 --save-every 20 --resume "$out/demo.fast" "$out/demo.slow" \
 	>>"$out/warm.ndjson"
 
-# shellcheck disable=SC2317 # called by xargs's shells
 run() { # variant, seed, rounds, options of train.sh
 	"$here/train.sh" -m "$out/warm" -o "$out/$1.$2" -d "$dev" -c "$ctx" -S "$(($2 * 1000))" \
 		-r "$3" -k "$k" -j 16 -V "$out/held" -v "$every" --stay \
@@ -80,11 +79,12 @@ run() { # variant, seed, rounds, options of train.sh
 		{variant: $v, seed: $s, step, reward: ."val/reward/mean"}' \
 		"$out/$1.$2/ppo/metrics.ndjson" >"$out/$1.$2/curve"
 }
-# shellcheck disable=SC2317
 seed() { # its number; a variant that fails does not keep the others from running
 	local on="--lr 1e-5 --critic-lr 2e-5 --save-every $every" rc=0
 	run full "$1" "$rounds" -Q "$on" || rc=$?
-	run control "$1" 1 -v 1 -Q '--lr 0 --critic-lr 0' || rc=$?
+	mkdir -p "$out/control.$1"	# which begins as that one does
+	ln -sfn "$(realpath "$out/full.$1")"/{data,rft,vpretrain} "$out/control.$1/" || rc=$?
+	run control "$1" 1 -s ppo -v 1 -Q '--lr 0 --critic-lr 0' || rc=$?
 	[ "$all" = 0 ] || for v in no-agent raw-reward no-rft no-vpretrain; do
 		run "$v" "$1" "$rounds" -Q "$on" "--$v" || rc=$?
 	done
