@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "build/nvcc.h"
+
+/* The steps: 1 preprocessor and 2 cudafe++ for the host; 3 preprocessor, 4
+ * cicc, 5 ptxas and 6 fatbinary for the device; 7 the host's compiler. */
+const char nvcc_script[] =
+	"d=$(mktemp -d) && n=0 || exec \"$@\"\n"
+	"trap 'rm -rf \"$d\"' EXIT\n"
+	"\"$@\" --dryrun --keep --keep-dir \"$d\" 2>&1 |\n"
+	"	sed -n 's/^#\\$ //p' >\"$d/steps\"\n"
+	"while IFS= read -r line; do\n"
+	"	case $line in\n"
+	"	[A-Z_]*=*) export \"$line\" ;;\n"
+	"	'rm '*) ;;\n"
+	"	*) n=$((n + 1)); eval \"s$n=\\$line\" ;;\n"
+	"	esac\n"
+	"done <\"$d/steps\"\n"
+	"case $n:${s2-}:${s4-}:${s5-}:${s7-} in\n"
+	"7:'cudafe++ '*' --gen_module_id_file '*/cicc*:'ptxas '*' -c '*) ;;\n"
+	"*) rm -rf \"$d\"; exec \"$@\" ;;\n"
+	"esac\n"
+	"id=${s2#*--module_id_file_name \\\"}\n"
+	"for arg; do [ \"$arg\" = -o ] && break || file=$arg; done\n"
+	"set -- $(printf '%s\\n' \"$file\" | cat - \"$file\" | cksum)\n"
+	"printf '_%08x_4_unit' \"$1\" >\"${id%%\\\"*}\"\n"
+	"s2=\"${s2%%--gen_module_id_file *} ${s2#*--gen_module_id_file }\"\n"
+	"( eval \"$s1\" && eval \"$s2\" ) >\"$d/host\" 2>&1 &\n"
+	"( eval \"$s3\" && eval \"$s4\" && eval \"$s5\" && eval \"$s6\" ) \\\n"
+	"	>\"$d/device\" 2>&1\n"
+	"device=$?\n"
+	"wait $!\n"
+	"host=$?\n"
+	"cat \"$d/host\" >&2\n"
+	"[ $host -eq 0 ] || exit $host\n"
+	"cat \"$d/device\" >&2\n"
+	"[ $device -eq 0 ] || exit $device\n"
+	"eval \"$s7\"\n";
