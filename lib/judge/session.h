@@ -43,7 +43,7 @@ struct judge {
 	struct mem spare[RUNNER_MEMS];	/* of the last runner, for the next one
 				 * of the same task: touching fresh memory
 				 * takes longer than most candidates */
-	int times;		/* judge_begin */
+	int times;		/* it has timed, or is about to */
 	struct ahead ahead[AHEAD_MAX];
 	struct torch_child ending[AHEAD_MAX];	/* killed, not reported yet */
 	size_t nending;
