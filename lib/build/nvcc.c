@@ -7,7 +7,7 @@ const char nvcc_script[] =
 	"d=$(mktemp -d) && n=0 || exec \"$@\"\n"
 	"trap 'rm -rf \"$d\"' EXIT\n"
 	"\"$@\" --dryrun --keep --keep-dir \"$d\" 2>&1 |\n"
-	"	sed -n 's/^#\\$ //p' >\"$d/steps\"\n"
+	"	sed -n 's,^#\\$ ,,p' >\"$d/steps\"\n"
 	"while IFS= read -r line; do\n"
 	"	case $line in\n"
 	"	[A-Z_]*=*) export \"$line\" ;;\n"
