@@ -15,7 +15,7 @@
 #   -V FILE       evaluate on these tasks, and keep the best actor in DIR/best, ...
 #   -v N          ... before ppo and after every N rounds of it (1)
 #   --stay        PPO's trainer lives from round to round, and keeps its memory
-#   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q for ca-rft, -vpretrain, -ppo
+#   -t 'OPTION...'  for all trainers, as '--ranks 2'; -R, -P, -Q: ca-rft, ca-vpretrain, ca-ppo
 #   --preset paper  its settings for all trainers, and its rule of rewards: medians, device times
 #   --no-agent --raw-reward --no-rft --no-vpretrain     the paper's ablations
 # Metrics are in DIR/STAGE/metrics.ndjson, the last actor is what DIR/actor points to.

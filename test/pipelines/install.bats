@@ -37,6 +37,7 @@ installed_tools() {
 
 @test "pipelines are installed, find the programs, and the manual has their options" {
 	local at=$STAGE/usr/lib/cuda-agent/pipelines
+	cd "$BATS_TEST_TMPDIR"
 	run -66 env -u CA_BIN "$at/synth.sh" --report nowhere
 	mandoc -Tascii "$STAGE/usr/share/man/man7/ca-pipelines.7" | sed 's/.\x08//g' >page
 	for script in synth rollout train; do
