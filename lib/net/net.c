@@ -255,7 +255,9 @@ static void conclude(CURL *c, CURLcode code, struct attempt *a)
 		   code == CURLE_PEER_FAILED_VERIFICATION) {
 		give_up(r, NET_CONNECT, curl_easy_strerror(code));
 	} else {
-		give_up(r, NET_BROKEN, curl_easy_strerror(code));
+		give_up(r, NET_BROKEN, code == CURLE_UNSUPPORTED_PROTOCOL ?
+			"the server does not speak HTTP" :
+			curl_easy_strerror(code));
 	}
 }
 
