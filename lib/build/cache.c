@@ -22,6 +22,7 @@
 #include "rec/json.h"
 
 #define META_MAX ((size_t)4 << 20)
+#define AHEAD_SECONDS 60	/* of what a clock may be */
 
 struct entry {
 	char key[CACHE_KEY];
@@ -218,7 +219,12 @@ static int read_entry(int fd, const char *name, struct entry *en)
 	snprintf(so, sizeof(so), "%s.so", en->key);
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	en->used = st.st_mtim;
+	/* Of a clock that was ahead once: else all that is new would go before
+	 * them. */
+	if (st.st_mtim.tv_sec > time(NULL) + AHEAD_SECONDS)
+		en->used = (struct timespec){ 0, 0 };
+	else
+		en->used = st.st_mtim;
 	en->bytes = st.st_size;
 	if (fstatat(fd, so, &obj, AT_SYMLINK_NOFOLLOW) == 0)
 		en->bytes += obj.st_size;

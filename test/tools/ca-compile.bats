@@ -453,6 +453,8 @@ no member 'v'" .message
 		build ok --device cpu w
 		first=${first:-$(jq -r .build.object out)}
 		last=$(jq -r .build.object out)
+		# used when the clock was ahead
+		[ "$n" != 3 ] || touch -d 2099-01-01 own/obj/*.json
 	done
 	[ ! -e "own/obj/$first.so" ]
 	[ -e "own/obj/$last.so" ]
