@@ -314,7 +314,9 @@ static void decide(const struct json *verify, const struct json *profile,
 		is_null(w, "verified, but not profiled");
 		return;
 	}
-	if (!rules->allow_shared && json_get_bool(profile, "contended", 0)) {
+	/* What is wrong is wrong in company too. */
+	if ((p == ST_OK || p == ST_INCONCLUSIVE_TIME || p == ST_BELOW_FLOOR) &&
+	    !rules->allow_shared && json_get_bool(profile, "contended", 0)) {
 		is_null(w, "somebody else used the device while it was timed");
 		return;
 	}

@@ -251,6 +251,8 @@ static void what_is_not_paid(void **s)
 		GAINS(0.4, 0.5, 0.4, 0.5) "}";
 	static const char shared[] = "{\"status\":\"ok\",\"jail\":\"full\","
 		"\"contended\":true," GAINS(0.4, 0.5, 0.4, 0.5) "}";
+	static const char wrong[] = "{\"status\":\"non_finite\",\"jail\":"
+		"\"full\",\"contended\":true}";
 	static const char replay[] = "a replay (--seed) is not paid";
 	struct reward_rules lax = { .allow_replay = 1, .allow_shared = 1 };
 
@@ -261,6 +263,7 @@ static void what_is_not_paid(void **s)
 	expect(profile_seed, &lax, 3);
 	expect_null(VERIFY, shared, &plain,
 		    "somebody else used the device while it was timed");
+	expect(wrong, &plain, -1);
 	expect(shared, &lax, 3);
 	expect_null(VERIFY, NULL, &plain, "verified, but not profiled");
 	expect_null(NULL, NULL, &plain, "not judged");
