@@ -94,6 +94,7 @@ static size_t work_size_cpu(size_t t, size_t width, size_t matrix)
 
 static struct gpu_ops ops = {
 	.close = close_cpu, .alloc = alloc_cpu, .free = free_cpu,
+	.host = alloc_cpu, .host_free = free_cpu,
 	.work_size = work_size_cpu, .avail = avail_cpu, .upload = copy_cpu,
 	.download = copy_cpu, .copy = copy_cpu, .zero = zero_cpu,
 	.sync = sync_cpu, .join = join_cpu, .mark = mark_cpu,

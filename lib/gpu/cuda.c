@@ -69,6 +69,22 @@ static void free_cuda(struct gpu *g, void *p)
 	of(g)->dev->api->MemFree(ptr(p));
 }
 
+static void *host_cuda(struct gpu *g, size_t bytes, struct err *e)
+{
+	void *p = cu_bind(of(g)->dev, e) ? NULL :
+		  cu_host_new(of(g)->dev, bytes, e);
+
+	if (p)
+		memset(p, 0, bytes);
+	return p;
+}
+
+static void host_free_cuda(struct gpu *g, void *p)
+{
+	cu_bind(of(g)->dev, NULL);
+	cu_host_free(of(g)->dev, p);
+}
+
 static size_t avail_cuda(struct gpu *g)
 {
 	size_t avail = 0, total = 0;
@@ -171,6 +187,7 @@ static void tape_free_cuda(struct gpu *g, struct gpu_tape *t)
 
 static const struct gpu_ops ops = {
 	.close = close_cuda, .alloc = alloc_cuda, .free = free_cuda,
+	.host = host_cuda, .host_free = host_free_cuda,
 	.work_size = work_size_cuda, .avail = avail_cuda,
 	.upload = upload_cuda, .download = download_cuda, .copy = copy_cuda,
 	.zero = zero_cuda, .sync = sync_cuda, .join = cuda_join,

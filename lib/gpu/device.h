@@ -11,6 +11,8 @@ struct gpu_ops {
 	void (*close)(struct gpu *g);
 	void *(*alloc)(struct gpu *g, size_t bytes, struct err *e);
 	void (*free)(struct gpu *g, void *p);
+	void *(*host)(struct gpu *g, size_t bytes, struct err *e);
+	void (*host_free)(struct gpu *g, void *p);
 	/* See gpu_work_size. */
 	size_t (*work_size)(size_t t, size_t width, size_t matrix);
 	/* Bytes that can be allocated now; 0 when not known. */

@@ -177,6 +177,17 @@ void gpu_set_work(struct gpu *g, void *work, size_t bytes)
 	g->work_bytes = bytes;
 }
 
+void *gpu_host(struct gpu *g, size_t bytes, struct err *e)
+{
+	return g->ops->host(g, bytes, e);
+}
+
+void gpu_host_free(struct gpu *g, void *p)
+{
+	if (p)
+		g->ops->host_free(g, p);
+}
+
 void gpu_upload(struct gpu *g, void *dst, const void *src, size_t bytes)
 {
 	if (!g->failed.code && bytes)

@@ -102,6 +102,12 @@ size_t gpu_work_size(const struct gpu *g, size_t t, size_t width,
 		     size_t matrix);
 void gpu_set_work(struct gpu *g, void *work, size_t bytes);
 
+/* Memory of the host, zeroed, from and to which copies are fast (on CUDA it is
+ * page-locked); may be written again once a download has come after its
+ * upload. */
+void *gpu_host(struct gpu *g, size_t bytes, struct err *e);
+void gpu_host_free(struct gpu *g, void *p);	/* NULL is fine */
+
 void gpu_upload(struct gpu *g, void *dst, const void *src, size_t bytes);
 int gpu_download(struct gpu *g, void *dst, const void *src, size_t bytes,
 		 struct err *e);

@@ -14,20 +14,31 @@
 #define CHUNK_CPU  128		/* tokens of prompts in one step */
 #define CHUNK_CUDA 8192
 
-/* Host side of a step; same names as struct nn_step. */
+/* Host side of a step; same names as struct nn_step.  The arrays of a step lie
+ * one behind the other as long as the step needs them, for one upload; where
+ * depends on what struct nn_step has of sizes alone. */
 struct layout {
-	int32_t *ids, *pos, *slot, *index, *first, *len, *pages;
 	int32_t *score, *target;	/* rows to score, their next tokens */
+	int32_t *ids, *pos, *slot, *index, *first, *len, *pages;
+	float *temp, *top_p, *min_p, *u;
+	int32_t *top_k, *end;
 	int32_t *drawn;			/* one download with the next */
 	float *drawn_lp;
-	int t, nseq, max_rows, max_len;
+	int t, nseq, stride, max_rows, max_len;
 	int nout;			/* rows whose logits are drawn from */
 	int *out_part;
-	float *temp, *top_p, *min_p, *u;
-	int32_t *top_k;
 };
 
 #define DRAW_ARRAYS 5			/* temp to top_k */
+
+/* Lengths for which a step that decodes is recorded: LEAST << level. */
+#define LEAST  256
+#define LEVELS 24
+
+struct taped {
+	struct gpu_tape *tape;
+	int seen;			/* steps of its kind */
+};
 
 struct engine {
 	struct gpu *g;
@@ -36,14 +47,12 @@ struct engine {
 	struct engine_opts o;
 	struct layout l;
 	int chunk, rows, ntable;	/* rows: most of a step */
-	/* On the device: integers of a step, activations, results. */
-	void *ints, *floats, *x, *out_x, *out_n, *logits, *keys, *values;
+	/* On the device: numbers of a step, activations, results. */
+	void *ints, *x, *out_x, *out_n, *logits, *keys, *values;
 	void *out_id, *out_lp, *out_lse, *work;
 	struct nn_acts a;
-	/* Steps that only decode, by their number of sequences. */
-	struct gpu_tape **tape;
-	int *decoded;			/* how many such steps there were */
-	int *taped;			/* and for how long sequences */
+	struct taped *taped;		/* by number of sequences and level */
+	int untaped;			/* recording failed */
 	float *words;			/* a row of logits */
 	uint64_t sum;
 };
@@ -84,7 +93,8 @@ static size_t ints_of(const struct engine *g)
 	size_t rows = (size_t)g->rows, slots = (size_t)g->o.slots;
 	size_t n = out_rows(g);
 
-	return 4 * rows + 2 * n + 2 * slots + 1 + slots * (size_t)g->ntable;
+	return 3 * rows + (3 + DRAW_ARRAYS) * n + 2 * slots + 1 +
+	       slots * (size_t)g->ntable;
 }
 
 static void plan_acts(struct engine *g, size_t t)
@@ -123,7 +133,6 @@ static void plan_step(struct engine *g)
 	gpu_plan_add(p, "step", &g->out_id, 2 * n, 4);
 	gpu_plan_add(p, "step", &g->out_lse, n, 4);
 	gpu_plan_add(p, "step", &g->ints, ints_of(g), 4);
-	gpu_plan_add(p, "step", &g->floats, DRAW_ARRAYS * n, 4);
 	gpu_plan_add(p, "work space", &g->work,
 		     gpu_is_cpu(g->g) ? 1 : gpu_work_size(g->g, 1, 1, 1), 1);
 }
@@ -131,34 +140,19 @@ static void plan_step(struct engine *g)
 static int host_arrays(struct engine *g, struct err *e)
 {
 	struct layout *l = &g->l;
-	size_t rows = (size_t)g->rows, slots = (size_t)g->o.slots;
-	size_t n = out_rows(g);
-	int32_t *i = calloc(ints_of(g), sizeof *i);
+	size_t slots = (size_t)g->o.slots, n = out_rows(g);
 
-	l->ids = i;
+	l->score = gpu_host(g->g, ints_of(g) * sizeof *l->score, e);
+	l->drawn = gpu_host(g->g, 2 * n * sizeof *l->drawn, e);
+	if (!l->score || !l->drawn)
+		return -1;
 	l->out_part = calloc(n, sizeof *l->out_part);
-	l->drawn = calloc(2 * n, sizeof *l->drawn);
-	l->temp = calloc(DRAW_ARRAYS * n, sizeof *l->temp);
 	g->words = calloc((size_t)g->m.cfg.vocab, sizeof *g->words);
-	g->tape = calloc(slots + 1, sizeof *g->tape);
-	g->decoded = calloc(slots + 1, sizeof *g->decoded);
-	g->taped = calloc(slots + 1, sizeof *g->taped);
-	if (!i || !l->out_part || !l->drawn || !l->temp ||
-	    !g->words || !g->tape || !g->decoded || !g->taped)
+	g->taped = calloc((slots + 1) * LEVELS, sizeof *g->taped);
+	if (!l->out_part || !g->words || !g->taped)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	l->drawn_lp = (float *)(void *)(l->drawn + n);
-	l->pos = i + rows;
-	l->slot = l->pos + rows;
-	l->index = l->slot + rows;
-	l->score = l->index + rows;
 	l->target = l->score + n;
-	l->first = l->target + n;
-	l->len = l->first + slots + 1;
-	l->pages = l->len + slots;
-	l->top_p = l->temp + n;
-	l->min_p = l->top_p + n;
-	l->u = l->min_p + n;
-	l->top_k = (int32_t *)(void *)(l->u + n);
 	return 0;
 }
 
@@ -301,9 +295,9 @@ struct engine *engine_open(const struct engine_opts *o, struct str *table,
 
 void engine_sleep(struct engine *g)
 {
-	for (int i = 0; g->tape && i <= g->o.slots; i++) {
-		gpu_tape_free(g->g, g->tape[i]);
-		g->tape[i] = NULL;
+	for (int i = 0; g->taped && i < (g->o.slots + 1) * LEVELS; i++) {
+		gpu_tape_free(g->g, g->taped[i].tape);
+		g->taped[i].tape = NULL;
 	}
 	nn_weights_release(&g->m.w);
 	if (g->g)
@@ -324,13 +318,12 @@ void engine_close(struct engine *g)
 	if (!g)
 		return;
 	engine_sleep(g);
-	free(g->l.ids);
+	if (g->g) {
+		gpu_host_free(g->g, g->l.score);
+		gpu_host_free(g->g, g->l.drawn);
+	}
 	free(g->l.out_part);
-	free(g->l.drawn);
-	free(g->l.temp);
 	free(g->words);
-	free(g->tape);
-	free(g->decoded);
 	free(g->taped);
 	nn_model_release(&g->m);
 	gpu_close(g->g);
@@ -397,12 +390,8 @@ static void add_rows(struct engine *g, const struct engine_part *p)
 				pos % GPU_PAGE;
 	}
 	l->len[l->nseq] = end;
-	memcpy(l->pages + (size_t)l->nseq * (size_t)g->ntable, p->pages,
+	memcpy(l->pages + (size_t)l->nseq * (size_t)l->stride, p->pages,
 	       (size_t)pages_for(end) * sizeof *l->pages);
-	if (p->rows > l->max_rows)
-		l->max_rows = p->rows;
-	if (end > l->max_len)
-		l->max_len = end;
 	l->first[++l->nseq] = l->t;
 }
 
@@ -421,11 +410,57 @@ static void add_output(struct engine *g, const struct engine_part *p, int i)
 	l->u[k] = p->u;
 }
 
+static int level_of(int len)
+{
+	int level = 0;
+
+	while ((int64_t)LEAST << level < len)
+		level++;
+	return level;
+}
+
+/* The sizes of a step, and where its arrays lie. */
+static void divide(struct engine *g, const struct engine_part *part, int n)
+{
+	struct layout *l = &g->l;
+	int32_t *at = l->target + out_rows(g);
+	int64_t longest;
+	size_t t = 0, out = 0;
+	int end;
+
+	l->max_rows = l->max_len = 0;
+	for (int i = 0; i < n; i++) {
+		end = part[i].from + part[i].rows;
+		t += (size_t)part[i].rows;
+		out += part[i].draws != 0;
+		if (part[i].rows > l->max_rows)
+			l->max_rows = part[i].rows;
+		if (end > l->max_len)
+			l->max_len = end;
+	}
+	longest = (int64_t)LEAST << level_of(l->max_len);
+	l->stride = longest < g->o.ctx ? pages_for((int)longest) : g->ntable;
+	l->ids = at;
+	l->pos = l->ids + t;
+	l->slot = l->pos + t;
+	l->index = l->slot + t;
+	l->first = l->index + out;
+	l->len = l->first + n + 1;
+	l->pages = l->len + n;
+	l->temp = (float *)(void *)(l->pages + n * l->stride);
+	l->top_p = l->temp + out;
+	l->min_p = l->top_p + out;
+	l->u = l->min_p + out;
+	l->top_k = (int32_t *)(void *)(l->u + out);
+	l->end = l->top_k + out;
+}
+
 static void lay_out(struct engine *g, const struct engine_part *part, int n)
 {
 	struct layout *l = &g->l;
 
-	l->t = l->nseq = l->nout = l->max_rows = l->max_len = 0;
+	divide(g, part, n);
+	l->t = l->nseq = l->nout = 0;
 	for (int i = 0; i < n; i++) {
 		add_rows(g, &part[i]);
 		if (part[i].draws)
@@ -433,25 +468,24 @@ static void lay_out(struct engine *g, const struct engine_part *part, int n)
 	}
 }
 
-static const void *at_int(const struct engine *g, const int32_t *host)
+/* Where on the device an array of the layout is. */
+static const void *there(const struct engine *g, const void *host)
 {
-	return (const int32_t *)g->ints + (host - g->l.ids);
+	return (const char *)g->ints +
+	       ((const char *)host - (const char *)g->l.score);
 }
 
 static struct nn_step upload(struct engine *g)
 {
 	struct layout *l = &g->l;
-	size_t n = (size_t)(l->pages - l->ids) +
-		   (size_t)l->nseq * (size_t)g->ntable;
 
-	gpu_upload(g->g, g->ints, l->ids, n * sizeof *l->ids);
-	gpu_upload(g->g, g->floats, l->temp,
-		   DRAW_ARRAYS * out_rows(g) * sizeof(float));
+	gpu_upload(g->g, (void *)there(g, l->ids), l->ids,
+		   (size_t)(l->end - l->ids) * sizeof *l->ids);
 	return (struct nn_step){
-		.ids = at_int(g, l->ids), .pos = at_int(g, l->pos),
-		.slot = at_int(g, l->slot), .first = at_int(g, l->first),
-		.len = at_int(g, l->len), .pages = at_int(g, l->pages),
-		.t = l->t, .nseq = l->nseq, .stride = g->ntable,
+		.ids = there(g, l->ids), .pos = there(g, l->pos),
+		.slot = there(g, l->slot), .first = there(g, l->first),
+		.len = there(g, l->len), .pages = there(g, l->pages),
+		.t = l->t, .nseq = l->nseq, .stride = l->stride,
 		.max_rows = l->max_rows, .max_len = l->max_len,
 	};
 }
@@ -485,14 +519,14 @@ static void run_head(struct engine *g, const void *index, int rows)
 
 static void run_sample(struct engine *g)
 {
-	size_t n = out_rows(g);
-	const float *f = g->floats;
+	const struct layout *l = &g->l;
 
 	gpu_do_sample(g->g, &(struct gpu_sample){
 		.id = g->out_id, .logprob = g->out_lp, .logits = g->logits,
-		.temp = f, .top_p = f + n, .min_p = f + 2 * n, .u = f + 3 * n,
-		.top_k = f + 4 * n,
-		.m = g->l.nout, .v = g->m.cfg.vocab });
+		.temp = there(g, l->temp), .top_p = there(g, l->top_p),
+		.min_p = there(g, l->min_p), .u = there(g, l->u),
+		.top_k = there(g, l->top_k), .m = l->nout,
+		.v = g->m.cfg.vocab });
 }
 
 /* Keeps the n likeliest of the words seen so far, in order. */
@@ -546,8 +580,8 @@ static int score_some(struct engine *g, const struct engine_part *p, int t,
 {
 	struct layout *l = &g->l;
 	size_t bytes = (size_t)n * sizeof *l->score;
-	void *score = (void *)at_int(g, l->score);
-	void *target = (void *)at_int(g, l->target);
+	void *score = (void *)there(g, l->score);
+	void *target = (void *)there(g, l->target);
 
 	for (int i = 0; i < n; i++) {
 		l->score[i] = t + i;
@@ -649,7 +683,7 @@ static int compute_masked(struct engine *g, const struct engine_part *part,
 			  const struct nn_step *s, struct err *e)
 {
 	run_layers(g, s);
-	run_head(g, at_int(g, g->l.index), g->l.nout);
+	run_head(g, there(g, g->l.index), g->l.nout);
 	for (int k = 0; k < g->l.nout; k++) {
 		const struct engine_part *p = &part[g->l.out_part[k]];
 
@@ -666,34 +700,32 @@ static void compute(struct engine *g, const struct nn_step *s)
 {
 	run_layers(g, s);
 	if (g->l.nout) {
-		run_head(g, at_int(g, g->l.index), g->l.nout);
+		run_head(g, there(g, g->l.index), g->l.nout);
 		run_sample(g);
 	}
 }
 
-/* A step that decodes is the same for any tokens: the third one with as many
- * sequences is recorded, and replayed until they are twice as long. */
+/* A step that decodes is the same for any tokens: the third one of as many
+ * sequences and of lengths alike is recorded, and replayed from then on. */
 static void decode(struct engine *g, struct nn_step *s)
 {
-	struct gpu_tape **tape = &g->tape[s->nseq];
-	int longest = s->max_len;
+	int level = level_of(s->max_len);
+	struct taped *t = &g->taped[s->nseq * LEVELS + level];
 
-	for (s->max_len = 256; s->max_len < longest; )
-		s->max_len *= 2;
-	if (*tape && s->max_len > g->taped[s->nseq]) {
-		gpu_tape_free(g->g, *tape);
-		*tape = NULL;
-	}
-	if (!*tape && ++g->decoded[s->nseq] > 2 && gpu_record(g->g)) {
-		g->taped[s->nseq] = s->max_len;
+	s->max_len = LEAST << level;
+	if (!t->tape && !g->untaped && ++t->seen > 2 && gpu_record(g->g)) {
 		compute(g, s);
-		*tape = gpu_record_end(g->g);
-	} else if (!*tape) {
-		compute(g, s);
-		return;
+		t->tape = gpu_record_end(g->g);
+		/* Nothing has been done yet. */
+		if (!t->tape) {
+			g->untaped = 1;
+			gpu_sync(g->g, NULL);
+		}
 	}
-	if (*tape)
-		gpu_replay(g->g, *tape);
+	if (t->tape)
+		gpu_replay(g->g, t->tape);
+	else
+		compute(g, s);
 }
 
 int engine_step(struct engine *g, struct engine_part *part, int nparts,
