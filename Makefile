@@ -183,7 +183,7 @@ bench: all
 	@test/bench/json.sh
 
 bench-gpu: all test-bins
-	@$B/test/gpu/bracket_bench
+	@for b in bracket_bench row_bench 'attn_bench time'; do $B/test/gpu/$$b || exit; done
 	@test/bench/stages.sh cuda
 	@[ -z "$${CUDA_AGENT_WORKDIR-}" ] || test/bench/try.sh
 	@[ -z "$${KERNELBENCH-}" ] || \

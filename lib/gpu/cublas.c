@@ -175,7 +175,7 @@ static struct shape *find(struct cublas *c, const struct cublas_product *p,
 	struct cublas_product key = *p;
 	struct shape *s;
 
-	key.a = key.b = key.c = NULL;
+	key.a = key.b = key.add = key.c = NULL;
 	key.beta = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		const struct cublas_product *k = &c->shape[i].key;
@@ -212,7 +212,7 @@ int cublas_run(struct cublas *c, cu_stream stream, void *work,
 	if (!s)
 		return -1;
 	rc = c->api.Matmul(c->handle, s->desc, &one, p->a, s->a, p->b, s->b,
-			   &p->beta, p->c, s->c, p->c, s->c, &s->algo, work,
+			   &p->beta, p->add, s->c, p->c, s->c, &s->algo, work,
 			   CUBLAS_WORK, stream);
 	return rc ? err_set(e, CA_SOFTWARE, "cublasLtMatmul failed (%d)", rc) :
 		    0;

@@ -25,8 +25,8 @@ void cublas_close(struct cublas *c);		/* NULL is fine */
  * on the shapes alone.
  */
 struct cublas_product {
-	void *c;
-	const void *a, *b;
+	void *c;			/* = a b + beta add */
+	const void *a, *b, *add;
 	int m, n, k, ta, tb;
 	float beta;
 	enum gpu_type in, out;

@@ -235,6 +235,16 @@ unsigned cuda_tile_bytes(int tiles, int dim)
 	return (unsigned)(tiles * 64 * (dim + 8) * 2 + 512);
 }
 
+unsigned cuda_row_bytes(const struct cuda *c, int slots)
+{
+	int major = c->dev->info.major;
+
+	/* 227 KiB for a block and 228 for all of them; elsewhere 99. */
+	if (major == 9 || major == 10)
+		return slots == 3 ? 114000 : 227000;
+	return 99000;
+}
+
 unsigned cuda_hopper_bytes(int dim, int rows)
 {
 	return (unsigned)(rows * dim * 2 + 1024 + 3 * 2 * 64 * 4);
@@ -266,6 +276,8 @@ static int find_kernels(struct cuda *c, struct err *e)
 static int allow_tiles(struct cuda *c, struct err *e)
 {
 	const struct { cu_fn fn; unsigned bytes; } row[] = {
+		{ c->gemv_row_2, cuda_row_bytes(c, 2) },
+		{ c->gemv_row_3, cuda_row_bytes(c, 3) },
 		{ c->flash_64, cuda_tile_bytes(5, 64) },
 		{ c->flash_128, cuda_tile_bytes(5, 128) },
 		{ c->flash_dq_64, cuda_tile_bytes(4, 64) },

@@ -17,11 +17,12 @@
 	X(attn_16) X(attn_32) X(attn_delta) X(attn_dq) X(attn_dkdv)
 /* Only with bf16 activations. */
 #define CUDA_KERNELS_BF16(X) \
-	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) X(gemv_two) \
+	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) \
+	X(gemv_row_2) X(gemv_row_3) \
 	X(flash_64) X(flash_128) \
 	X(flash_dq_64) X(flash_dq_128) X(flash_dkdv_64) X(flash_dkdv_128) \
-	X(wide_norm_4) X(wide_norm_8) X(wide_norm_16) X(wide_norm_dx_4) \
-	X(wide_norm_dx_8) X(wide_norm_dx_16) X(wide_parts) X(wide_rope) \
+	X(wide_norm_4) X(wide_norm_8) X(wide_norm_16) X(wide_norm_back_4) \
+	X(wide_norm_back_8) X(wide_norm_back_16) X(wide_parts) X(wide_rope) \
 	X(wide_rope_back) X(wide_delta)
 /* Only on Hopper, with bf16 activations. */
 #define CUDA_KERNELS_HOPPER(X) \
@@ -59,9 +60,13 @@ void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 /* Shared memory of a tile kernel for heads of D dimensions. */
 unsigned cuda_tile_bytes(int tiles, int dim);
 
+/* What a kernel of row.cuh with so many slots may take: with three of them,
+ * two blocks still fit on a multiprocessor. */
+unsigned cuda_row_bytes(const struct cuda *c, int slots);
+
 /* Of a kernel of hopper.cuh whose tiles have so many rows together. */
 unsigned cuda_hopper_bytes(int dim, int rows);
-#define HOPPER_DQ_64	(2 * 128 + 6 * 128)
+#define HOPPER_DQ_64	(2 * 64 + 6 * 64)
 #define HOPPER_DQ_128	(2 * 128 + 6 * 64)
 #define HOPPER_DKDV	(2 * 128 + 6 * 64)
 

@@ -9,7 +9,6 @@
 #define PARTS	64		/* at most, of a sum over rows */
 #define WIDE_PARTS 256
 #define PART_BYTES ((size_t)16 << 20)	/* sums of parts of keys */
-#define PART_BLOCKS 264		/* two for each of an H200's multiprocessors */
 #define GEMV_ROWS 8		/* more of them go to cuBLASLt */
 
 /* LAUNCH(kernel, x, y, z, threads, shared, &argument, ...) */
@@ -70,6 +69,12 @@ static int wide(const struct cuda *c, int n)
 	return c->g.act == GPU_BF16 && n % 8 == 0;
 }
 
+/* Likewise, with weights of a norm that begin at such a piece. */
+static int wide_row(const struct cuda *c, int n, const void *w)
+{
+	return wide(c, n) && (uintptr_t)w % 16 == 0;
+}
+
 /* Whether a head's pieces are shared by 2^k threads of a warp. */
 static int wide_head(const struct cuda *c, int dim)
 {
@@ -82,15 +87,15 @@ void cuda_rmsnorm(struct gpu *g, const struct gpu_rmsnorm *a)
 	size_t warps = ceil_div((size_t)a->t, THREADS / 32);
 
 	/* Which one depends on the width alone: rows have the same bits. */
-	if (wide(c, a->c) && a->c <= 1024)
+	if (wide_row(c, a->c, a->w) && a->c <= 1024)
 		LAUNCH_EARLY(wide_norm_4, warps, 1, 1, THREADS, 0, ARG(a->y),
 			     ARG(a->x), ARG(a->w), ARG(a->t), ARG(a->c),
 			     ARG(a->eps));
-	else if (wide(c, a->c) && a->c <= 2048)
+	else if (wide_row(c, a->c, a->w) && a->c <= 2048)
 		LAUNCH_EARLY(wide_norm_8, warps, 1, 1, THREADS, 0, ARG(a->y),
 			     ARG(a->x), ARG(a->w), ARG(a->t), ARG(a->c),
 			     ARG(a->eps));
-	else if (wide(c, a->c) && a->c <= 4096)
+	else if (wide_row(c, a->c, a->w) && a->c <= 4096)
 		LAUNCH_EARLY(wide_norm_16, warps, 1, 1, THREADS, 0,
 			     ARG(a->y), ARG(a->x), ARG(a->w), ARG(a->t),
 			     ARG(a->c), ARG(a->eps));
@@ -123,28 +128,40 @@ static void add_columns(struct cuda *c, void *out, const void *dy,
 	LAUNCH(add_parts, blocks, 1, 1, THREADS, 0, &out, &part, &parts, &n);
 }
 
+/* In parts of a row for each of so many blocks. */
+static void wide_norm_back(struct cuda *c, cu_fn fn, int blocks,
+			   const struct gpu_rmsnorm_back *a)
+{
+	float *part = cuda_work(c);
+	void *args[] = { ARG(a->dx), &part, ARG(a->dy), ARG(a->x), ARG(a->w),
+			 ARG(a->t), ARG(a->c), ARG(a->eps) };
+
+	cuda_launch(c, fn, (struct cuda_grid){ (unsigned)blocks, 1, 1 },
+		    THREADS, (unsigned)a->c * sizeof(float), args);
+	LAUNCH(add_parts, ceil_div((size_t)a->c, THREADS), 1, 1, THREADS, 0,
+	       ARG(a->dw), &part, &blocks, ARG(a->c));
+}
+
 void cuda_rmsnorm_back(struct gpu *g, const struct gpu_rmsnorm_back *a)
 {
 	struct cuda *c = of(g);
 	float *inv = cuda_work(c), *part = inv + (a->t + 1) / 2 * 2;
-	size_t warps = ceil_div((size_t)a->t, THREADS / 32);
+	int sms = c->dev->info.sms;
 
-	if (wide(c, a->c) && a->c <= 1024)
-		LAUNCH(wide_norm_dx_4, warps, 1, 1, THREADS, 0, ARG(a->dx),
-		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
-		       ARG(a->c), ARG(a->eps));
-	else if (wide(c, a->c) && a->c <= 2048)
-		LAUNCH(wide_norm_dx_8, warps, 1, 1, THREADS, 0, ARG(a->dx),
-		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
-		       ARG(a->c), ARG(a->eps));
-	else if (wide(c, a->c) && a->c <= 4096)
-		LAUNCH(wide_norm_dx_16, warps, 1, 1, THREADS, 0, ARG(a->dx),
-		       &inv, ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->t),
-		       ARG(a->c), ARG(a->eps));
-	else
-		LAUNCH(rmsnorm_dx, a->t, 1, 1, THREADS, 0, ARG(a->dx), &inv,
-		       ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->c),
-		       ARG(a->eps));
+	if (wide_row(c, a->c, a->w) && a->c <= 1024) {
+		wide_norm_back(c, c->wide_norm_back_4, 2 * sms, a);
+		return;
+	}
+	if (wide_row(c, a->c, a->w) && a->c <= 2048) {
+		wide_norm_back(c, c->wide_norm_back_8, sms, a);
+		return;
+	}
+	if (wide_row(c, a->c, a->w) && a->c <= 4096) {
+		wide_norm_back(c, c->wide_norm_back_16, sms, a);
+		return;
+	}
+	LAUNCH(rmsnorm_dx, a->t, 1, 1, THREADS, 0, ARG(a->dx), &inv,
+	       ARG(a->dy), ARG(a->x), ARG(a->w), ARG(a->c), ARG(a->eps));
 	add_columns(c, a->dw, a->dy, a->x, inv, a->t, a->c, part);
 }
 
@@ -165,7 +182,8 @@ void cuda_swiglu_back(struct gpu *g, const struct gpu_swiglu_back *a)
 			       (unsigned long long)a->f;
 
 	LAUNCH(swiglu_back, ceil_div(n, 4 * THREADS), 1, 1, THREADS, 0,
-	       ARG(a->dgu), ARG(a->dout), ARG(a->gu), &n, ARG(a->f));
+	       ARG(a->dgu), ARG(a->out), ARG(a->dout), ARG(a->gu), &n,
+	       ARG(a->f));
 }
 
 static void run_rows(struct gpu *g, const struct gpu_rows *a, int back)
@@ -187,12 +205,13 @@ void cuda_rows_back(struct gpu *g, const struct gpu_rows *a)
 }
 
 static void by_cublas(struct cuda *c, void *out, const void *a,
-		      const void *b, int m, int n, int k, int ta, int tb,
-		      float beta, enum gpu_type type)
+		      const void *b, const void *add, int m, int n, int k,
+		      int ta, int tb, enum gpu_type type)
 {
 	const struct cublas_product p = {
-		.c = out, .a = a, .b = b, .m = m, .n = n, .k = k, .ta = ta,
-		.tb = tb, .beta = beta, .in = c->g.act, .out = type
+		.c = out, .a = a, .b = b, .add = add ? add : out, .m = m,
+		.n = n, .k = k, .ta = ta, .tb = tb, .beta = add ? 1 : 0,
+		.in = c->g.act, .out = type
 	};
 
 	if (!c->g.failed.code)
@@ -254,24 +273,80 @@ static void linear(struct gpu *g, const struct gpu_linear *a)
 		LAUNCH(bias, ceil_div(n, THREADS), 1, 1, THREADS, 0,
 		       ARG(a->y), ARG(a->bias), &n, ARG(a->n), ARG(a->add),
 		       ARG(a->logits));
-	by_cublas(c, a->y, a->w, a->x, a->n, a->m, a->k, 1, 0,
-		  a->add || a->bias ? 1 : 0, out);
+	by_cublas(c, a->y, a->w, a->x, a->bias ? a->y : a->add, a->n, a->m,
+		  a->k, 1, 0, out);
+}
+
+#define ROW_WARPS 16			/* row.cuh's */
+#define ROW_PIECE 512
+#define ROW_SLOT  2048
+
+/* Turns that a warp takes when so many share a pair of columns. */
+static size_t row_turns(const struct cuda *c, size_t pairs, size_t share)
+{
+	return ceil_div(pairs, (size_t)c->dev->info.sms * ROW_WARPS / share);
+}
+
+/* How many of them leave the least to be read by one. */
+static size_t row_share(const struct cuda *c, size_t pairs, size_t pieces)
+{
+	size_t best = 1, least = SIZE_MAX;
+
+	for (size_t share = 1; share <= 4; share *= 2) {
+		size_t steps = row_turns(c, pairs, share) *
+			       ceil_div(pieces, share);
+
+		if (steps < least) {
+			least = steps;
+			best = share;
+		}
+	}
+	return best;
+}
+
+static struct rotation rotation_of(const struct gpu_rope *a)
+{
+	return (struct rotation){
+		a->q, a->k, a->v, a->qkv, a->table, a->qn, a->kn, a->pos,
+		a->slot, a->heads, a->kv_heads, a->dim, a->eps
+	};
 }
 
 /* One row with what is around it. */
-static int by_two(struct cuda *c, const struct gpu_linear *a)
+static int by_row(struct cuda *c, const struct gpu_linear *a)
 {
-	struct product p = {
-		.y = a->act ? a->act : a->y, .x = a->x, .w = a->w,
-		.bias = a->bias, .m = 1, .n = a->n, .k = a->k, .add = a->add,
-		.wide = a->logits, .norm = a->norm, .eps = a->eps,
-		.gated = a->act != NULL
+	size_t pairs = ceil_div((size_t)a->n, 2);
+	size_t pieces = ceil_div((size_t)a->k, ROW_PIECE), slots, bytes;
+	struct row_product p = {
+		.p = {
+			.y = a->act ? a->act : a->y, .x = a->x, .w = a->w,
+			.bias = a->bias, .m = 1, .n = a->n, .k = a->k,
+			.add = a->add, .wide = a->logits, .norm = a->norm,
+			.eps = a->eps, .gated = a->act != NULL
+		},
+		.rope = a->rope != NULL,
+		.share = (int)row_share(c, pairs, pieces),
 	};
 
 	if ((c->g.flags & GPU_EXACT) || c->g.act != GPU_BF16 || a->m != 1 ||
-	    a->n % 2 || a->k % 8 || (a->act && !a->lean))
+	    a->k % 8 || ((a->act || a->rope) && !a->lean) ||
+	    (a->act && a->n % 2) || (a->rope && a->rope->qn))
 		return 0;
-	LAUNCH_EARLY(gemv_two, ceil_div((size_t)a->n, 8), 1, 1, 128, 0, &p);
+	if (a->rope)
+		p.r = rotation_of(a->rope);
+	bytes = pieces * ROW_PIECE * sizeof(float) + 2 * sizeof(float) *
+		ROW_WARPS * row_turns(c, pairs, (size_t)p.share);
+	slots = bytes + 3 * ROW_WARPS * ROW_SLOT <= cuda_row_bytes(c, 3) ?
+		3 : 2;
+	bytes += slots * ROW_WARPS * ROW_SLOT;
+	if (bytes > cuda_row_bytes(c, 2))
+		return 0;
+	if (slots == 3)
+		LAUNCH_EARLY(gemv_row_3, c->dev->info.sms, 1, 1,
+			     32 * ROW_WARPS, (unsigned)bytes, &p);
+	else
+		LAUNCH_EARLY(gemv_row_2, c->dev->info.sms, 1, 1,
+			     32 * ROW_WARPS, (unsigned)bytes, &p);
 	return 1;
 }
 
@@ -280,7 +355,7 @@ void cuda_linear(struct gpu *g, const struct gpu_linear *whole)
 	struct cuda *c = of(g);
 	struct gpu_linear part = *whole, *a = &part;
 
-	if (by_two(c, whole))
+	if (by_row(c, whole))
 		return;
 	if (a->norm) {
 		cuda_rmsnorm(g, &(struct gpu_rmsnorm){
@@ -291,6 +366,8 @@ void cuda_linear(struct gpu *g, const struct gpu_linear *whole)
 	if (a->act)
 		cuda_swiglu(g, &(struct gpu_swiglu){ a->act, a->y, a->m,
 						     a->n / 2 });
+	if (a->rope)
+		cuda_rope(g, a->rope);
 }
 
 void cuda_linear_back(struct gpu *g, const struct gpu_linear_back *a)
@@ -298,11 +375,11 @@ void cuda_linear_back(struct gpu *g, const struct gpu_linear_back *a)
 	struct cuda *c = of(g);
 
 	if (a->dx)
-		by_cublas(c, a->dx, a->w, a->dy, a->k, a->m, a->n, 0, 0, 0,
-			  g->act);
+		by_cublas(c, a->dx, a->w, a->dy, NULL, a->k, a->m, a->n, 0,
+			  0, g->act);
 	if (a->dw)
-		by_cublas(c, a->dw, a->x, a->dy, a->k, a->n, a->m, 0, 1, 1,
-			  GPU_F32);
+		by_cublas(c, a->dw, a->x, a->dy, a->dw, a->k, a->n, a->m, 0,
+			  1, GPU_F32);
 	if (a->db)
 		add_columns(c, a->db, a->dy, NULL, NULL, a->m, a->n,
 			    cuda_work(c));
@@ -322,10 +399,7 @@ void cuda_score_back(struct gpu *g, const struct gpu_score_back *a)
 void cuda_rope(struct gpu *g, const struct gpu_rope *a)
 {
 	struct cuda *c = of(g);
-	struct rotation r = {
-		a->q, a->k, a->v, a->qkv, a->table, a->qn, a->kn, a->pos,
-		a->slot, a->heads, a->kv_heads, a->dim, a->eps
-	};
+	struct rotation r = rotation_of(a);
 	size_t warps = (size_t)a->t * (size_t)(a->heads + 2 * a->kv_heads);
 
 	if (wide_head(c, a->dim)) {
@@ -376,7 +450,9 @@ static int parts_of(const struct cuda *c, const struct gpu_attn *a,
 {
 	size_t room = PART_BYTES / ((size_t)a->rows * (size_t)a->heads *
 				    (size_t)(a->dim + 1) * sizeof(float));
-	size_t parts = PART_BLOCKS / blocks, keys = (size_t)a->max_len / 256;
+	/* Two blocks for each multiprocessor. */
+	size_t parts = 2 * (size_t)c->dev->info.sms / blocks;
+	size_t keys = (size_t)a->max_len / 256;
 
 	if ((c->g.flags & GPU_EXACT) || a->lse)
 		return 1;
@@ -457,8 +533,8 @@ static void hopper_back(struct cuda *c, struct attention_back *t,
 	unsigned dkdv = cuda_hopper_bytes(t->dim, HOPPER_DKDV);
 
 	if (t->dim == 64) {
-		LAUNCH(wg_dq_64, ceil_div(rows, 128), t->kv_heads, t->nseq,
-		       256, dq, t);
+		LAUNCH(wg_dq_64, ceil_div(rows, 64), t->kv_heads, t->nseq,
+		       128, dq, t);
 		LAUNCH(wg_dkdv_64, ceil_div(most, 128), t->kv_heads, t->nseq,
 		       256, dkdv, t);
 	} else {

@@ -33,6 +33,10 @@ static const char gemm[] = {
 #include "gemm.cuh.inc"
 	0
 };
+static const char row[] = {
+#include "row.cuh.inc"
+	0
+};
 static const char attn[] = {
 #include "attn.cuh.inc"
 	0
@@ -63,7 +67,7 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 		{ "head.cuh", head }, { "gemm.cuh", gemm },
 		{ "attn.cuh", attn }, { "flash.cuh", flash },
 		{ "wide.cuh", wide }, { "wgmma.cuh", wgmma },
-		{ "hopper.cuh", hopper },
+		{ "hopper.cuh", hopper }, { "row.cuh", row },
 	};
 	const char *const options[] = {
 		"-std=c++17",

@@ -10,22 +10,26 @@
 
 #include "gpu/type.h"
 
-/* y (m, n) = x (m, k) w (n, k)^T + bias (n); with `add`, += instead.  The
- * type of w is that of the activations on CUDA, or fp32 where n is 1.
+/* y (m, n) = x (m, k) w (n, k)^T + bias (n) + add (m, n), which may be y
+ * itself.  The type of w is that of the activations on CUDA, or fp32 where n
+ * is 1.
  *
  * What is around a product can be done with it.  With `norm` (k), x is the
  * result of gpu_rmsnorm on it, by way of `normed` (m, k), which is undefined
- * afterwards.  With `act` (m, n / 2), that gets what gpu_swiglu makes of y,
- * and with `lean` y is undefined afterwards. */
+ * afterwards.  With `act` (m, n / 2), that gets what gpu_swiglu makes of y, and
+ * with `rope` gpu_rope is done on y, its qkv; with either and `lean` y is
+ * undefined afterwards. */
 struct gpu_linear {
 	void *y;
 	const void *x, *w;
 	const void *bias;		/* fp32 or NULL */
-	int m, n, k, add;
+	const void *add;		/* as y, or NULL */
+	int m, n, k;
 	int logits;			/* y is fp32 */
 	enum gpu_type wtype;
 	const void *norm;		/* fp32 or NULL */
 	void *normed, *act;
+	const struct gpu_rope *rope;
 	float eps;
 	int lean;
 };
@@ -131,6 +135,7 @@ struct gpu_swiglu {
 };
 struct gpu_swiglu_back {
 	void *dgu;
+	void *out;		/* what gpu_swiglu made, again; or NULL */
 	const void *dout, *gu;
 	int t, f;
 };

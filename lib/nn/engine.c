@@ -507,14 +507,14 @@ static void run_layers(struct engine *g, const struct nn_step *s)
 	}
 }
 
-/* Logits of the rows of x that `index` names. */
+/* Logits of the rows of x that `index` names; NULL: of the first ones. */
 static void run_head(struct engine *g, const void *index, int rows)
 {
-	gpu_do_rows(g->g, &(struct gpu_rows){
-		.out = g->out_x, .x = g->x, .index = index, .m = rows,
-		.c = g->m.cfg.hidden });
-	nn_norm(&g->m, g->m.w.norm, rows, g->out_x, g->out_n);
-	nn_head(&g->m, rows, g->out_n, g->logits);
+	if (index)
+		gpu_do_rows(g->g, &(struct gpu_rows){
+			.out = g->out_x, .x = g->x, .index = index,
+			.m = rows, .c = g->m.cfg.hidden });
+	nn_final(&g->m, rows, index ? g->out_x : g->x, g->out_n, g->logits);
 }
 
 static void run_sample(struct engine *g)
@@ -700,7 +700,8 @@ static void compute(struct engine *g, const struct nn_step *s)
 {
 	run_layers(g, s);
 	if (g->l.nout) {
-		run_head(g, there(g, g->l.index), g->l.nout);
+		run_head(g, s->t == g->l.nout ? NULL :
+			 there(g, g->l.index), g->l.nout);
 		run_sample(g);
 	}
 }

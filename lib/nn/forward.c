@@ -16,31 +16,38 @@ void nn_norm(const struct nn_model *m, const void *w, int t, const void *x,
 		.eps = m->cfg.eps });
 }
 
-void nn_rope(const struct nn_model *m, int l, const struct nn_step *s,
-	     const struct nn_acts *a)
+static struct gpu_rope rope_of(const struct nn_model *m, int l,
+			       const struct nn_step *s,
+			       const struct nn_acts *a)
 {
 	const struct nn_config *c = &m->cfg;
 
-	gpu_do_rope(m->g, &(struct gpu_rope){
+	return (struct gpu_rope){
 		.q = a->q, .k = a->k, .v = a->v, .qkv = a->qkv,
 		.table = m->rope, .pos = s->pos, .slot = s->slot,
 		.qn = m->w.layer[l].qn, .kn = m->w.layer[l].kn, .t = s->t,
 		.heads = c->heads, .kv_heads = c->kv_heads,
-		.dim = c->head_dim, .eps = c->eps });
+		.dim = c->head_dim, .eps = c->eps };
 }
 
-/* out += x w^T, which begins as `in`. */
+void nn_rope(const struct nn_model *m, int l, const struct nn_step *s,
+	     const struct nn_acts *a)
+{
+	const struct gpu_rope rope = rope_of(m, l, s, a);
+
+	gpu_do_rope(m->g, &rope);
+}
+
+/* out = in + x w^T + bias */
 static void add_linear(const struct nn_model *m, int t, const void *in,
 		       void *out, const void *x, const void *w,
 		       const void *bias, int k)
 {
 	int n = m->cfg.hidden;
 
-	gpu_copy(m->g, out, in, (size_t)t * (size_t)n *
-		 gpu_type_size(gpu_act(m->g)));
 	gpu_do_linear(m->g, &(struct gpu_linear){
 		.y = out, .x = x, .w = w, .bias = bias, .m = t, .n = n,
-		.k = k, .add = 1, .wtype = m->w.type });
+		.k = k, .add = in, .wtype = m->w.type });
 }
 
 void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
@@ -48,14 +55,15 @@ void nn_attention(const struct nn_model *m, int l, const struct nn_step *s,
 {
 	const struct nn_config *c = &m->cfg;
 	const struct nn_layer *w = &m->w.layer[l];
+	const struct gpu_rope rope = rope_of(m, l, s, a);
 	int q = c->heads * c->head_dim;
 	int qkv = q + 2 * c->kv_heads * c->head_dim;
 
 	gpu_do_linear(m->g, &(struct gpu_linear){
 		.y = a->qkv, .x = in, .w = w->qkv, .bias = w->qkv_b,
 		.m = s->t, .n = qkv, .k = c->hidden, .wtype = m->w.type,
-		.norm = w->ln1, .normed = a->norm, .eps = c->eps });
-	nn_rope(m, l, s, a);
+		.norm = w->ln1, .normed = a->norm, .rope = &rope,
+		.eps = c->eps, .lean = a->lean });
 	gpu_do_attn(m->g, &(struct gpu_attn){
 		.out = a->att, .lse = a->lse, .q = a->q, .k = a->k, .v = a->v,
 		.first = s->first, .len = s->len, .pages = s->pages,
@@ -86,12 +94,31 @@ int nn_head_width(const struct nn_model *m)
 	return m->cfg.head == NN_HEAD_VALUE ? 1 : m->cfg.vocab;
 }
 
-void nn_head(const struct nn_model *m, int rows, const void *n, void *logits)
+static struct gpu_linear head_of(const struct nn_model *m, int rows,
+				 const void *x, void *logits)
 {
 	int value = m->cfg.head == NN_HEAD_VALUE;
 
-	gpu_do_linear(m->g, &(struct gpu_linear){
-		.y = logits, .x = n, .w = m->w.head, .bias = m->w.head_b,
+	return (struct gpu_linear){
+		.y = logits, .x = x, .w = m->w.head, .bias = m->w.head_b,
 		.m = rows, .n = nn_head_width(m), .k = m->cfg.hidden,
-		.logits = 1, .wtype = value ? GPU_F32 : m->w.type });
+		.logits = 1, .wtype = value ? GPU_F32 : m->w.type };
+}
+
+void nn_head(const struct nn_model *m, int rows, const void *n, void *logits)
+{
+	const struct gpu_linear a = head_of(m, rows, n, logits);
+
+	gpu_do_linear(m->g, &a);
+}
+
+void nn_final(const struct nn_model *m, int rows, const void *x, void *n,
+	      void *logits)
+{
+	struct gpu_linear a = head_of(m, rows, x, logits);
+
+	a.norm = m->w.norm;
+	a.normed = n;
+	a.eps = m->cfg.eps;
+	gpu_do_linear(m->g, &a);
 }

@@ -122,6 +122,9 @@ void nn_norm(const struct nn_model *m, const void *w, int t, const void *x,
  * that nn_norm made with w.norm. */
 void nn_head(const struct nn_model *m, int rows, const void *n,
 	     void *logits);
+/* That norm, then nn_head, by way of n, which is undefined afterwards. */
+void nn_final(const struct nn_model *m, int rows, const void *x, void *n,
+	      void *logits);
 int nn_head_width(const struct nn_model *m);	/* V, or 1 */
 
 #endif

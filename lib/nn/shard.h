@@ -14,7 +14,7 @@ struct bucket {			/* of all weights; the vectors come last */
 };
 
 struct saved {			/* of one layer */
-	void *in, *qkv, *att, *lse, *mid, *gu;
+	void *in, *qkv, *q, *k, *v, *att, *lse, *mid, *gu;
 };
 
 struct train {
@@ -25,7 +25,7 @@ struct train {
 	struct gpu_plan plan;
 	struct saved *layer;		/* one more: .in is the last output */
 	void *master, *grads, *adam_m, *adam_v, *weights;
-	void *norm, *act, *q, *k, *v;
+	void *norm, *act, *qkv, *q, *k, *v;
 	void *dx, *dn, *dqkv, *dq, *dk, *dv, *datt, *dgu, *dact, *delta;
 	void *out_x, *out_n, *dout_x, *dout_n, *logits, *dlogits;
 	void *lp, *ent, *lse, *dlp, *dent, *sum, *ints, *work;

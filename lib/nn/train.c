@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What backward needs is kept as it was computed: each layer's input, its
- * projections, attention's output and the MLP's projections.  Norms,
- * rotations and SwiGLU are computed again, which costs less than reading
- * them would.
+ * What backward needs is kept as it was computed: each layer's input, what
+ * attention reads and makes, and the MLP's projections.  Norms and SwiGLU are
+ * computed again, which costs less than reading them would; so are rotations
+ * where heads have norms, whose gradients want the projections.
  */
 #include "nn/shard.h"
 
@@ -47,7 +47,13 @@ static void plan_saved(struct train *t)
 	for (int l = 0; l < (t->o.recompute ? 1 : c->layers); l++) {
 		struct saved *s = &t->layer[l];
 
-		gpu_plan_add(p, name, &s->qkv, n * (q + 2 * kv), e);
+		if (c->qk_norm) {
+			gpu_plan_add(p, name, &s->qkv, n * (q + 2 * kv), e);
+		} else {
+			gpu_plan_add(p, name, &s->q, n * q, e);
+			gpu_plan_add(p, name, &s->k, n * kv, e);
+			gpu_plan_add(p, name, &s->v, n * kv, e);
+		}
 		gpu_plan_add(p, name, &s->att, n * q, e);
 		gpu_plan_add(p, name, &s->lse, n * (size_t)c->heads, 4);
 		gpu_plan_add(p, name, &s->mid, n * h, e);
@@ -64,8 +70,7 @@ static void plan_scratch(struct train *t)
 	size_t kv = (size_t)(c->kv_heads * c->head_dim);
 	size_t f = (size_t)c->inter;
 	const struct { void **where; size_t n; } row[] = {
-		{ &t->norm, n * h }, { &t->act, n * f }, { &t->q, n * q },
-		{ &t->k, n * kv }, { &t->v, n * kv }, { &t->dx, n * h },
+		{ &t->norm, n * h }, { &t->act, n * f }, { &t->dx, n * h },
 		{ &t->dn, n * h }, { &t->dqkv, n * (q + 2 * kv) },
 		{ &t->dq, n * q }, { &t->dk, n * kv }, { &t->dv, n * kv },
 		{ &t->datt, n * q }, { &t->dgu, n * 2 * f },
@@ -76,6 +81,13 @@ static void plan_scratch(struct train *t)
 
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		gpu_plan_add(&t->plan, name, row[i].where, row[i].n, e);
+	if (c->qk_norm) {
+		gpu_plan_add(&t->plan, name, &t->q, n * q, e);
+		gpu_plan_add(&t->plan, name, &t->k, n * kv, e);
+		gpu_plan_add(&t->plan, name, &t->v, n * kv, e);
+	} else {
+		gpu_plan_add(&t->plan, name, &t->qkv, n * (q + 2 * kv), e);
+	}
 	gpu_plan_add(&t->plan, name, &t->delta, n * (size_t)c->heads, 4);
 }
 
@@ -343,11 +355,13 @@ static void upload(struct train *t, const struct train_batch *b)
 static struct nn_acts acts_of(const struct train *t, int l)
 {
 	const struct saved *s = &t->layer[l];
+	int normed = t->m.cfg.qk_norm;
 
 	return (struct nn_acts){
-		.norm = t->norm, .qkv = s->qkv, .q = t->q, .att = s->att,
-		.lse = s->lse, .gu = s->gu, .act = t->act, .k = t->k,
-		.v = t->v,
+		.norm = t->norm, .qkv = normed ? s->qkv : t->qkv,
+		.q = normed ? t->q : s->q, .k = normed ? t->k : s->k,
+		.v = normed ? t->v : s->v, .att = s->att, .lse = s->lse,
+		.gu = s->gu, .act = t->act,
 	};
 }
 
@@ -483,13 +497,13 @@ static void mlp_back(struct train *t, int l)
 	const struct saved *s = &t->layer[l];
 	int n = t->step.t;
 
-	gpu_do_swiglu(t->g, &(struct gpu_swiglu){ .out = t->act, .gu = s->gu,
-						  .t = n, .f = c->inter });
-	linear_back(t, n, t->dact, d->down, d->down_b, t->dx, t->act, w->down,
+	linear_back(t, n, t->dact, NULL, NULL, t->dx, NULL, w->down,
 		    c->hidden, c->inter);
 	gpu_do_swiglu_back(t->g, &(struct gpu_swiglu_back){
-		.dgu = t->dgu, .dout = t->dact, .gu = s->gu, .t = n,
-		.f = c->inter });
+		.dgu = t->dgu, .out = t->act, .dout = t->dact, .gu = s->gu,
+		.t = n, .f = c->inter });
+	linear_back(t, n, NULL, d->down, d->down_b, t->dx, t->act, NULL,
+		    c->hidden, c->inter);
 	nn_norm(&t->m, w->ln2, n, s->mid, t->norm);
 	linear_back(t, n, t->dn, d->gu, d->gu_b, t->dgu, t->norm, w->gu,
 		    2 * c->inter, c->hidden);
@@ -506,18 +520,19 @@ static void attention_back(struct train *t, int l)
 
 	linear_back(t, n, t->datt, d->o, d->o_b, t->dx, s->att, w->o,
 		    c->hidden, q);
-	nn_rope(&t->m, l, &t->step, &a);
+	if (c->qk_norm)
+		nn_rope(&t->m, l, &t->step, &a);
 	gpu_do_attn_back(t->g, &(struct gpu_attn_back){
 		.dq = t->dq, .dk = t->dk, .dv = t->dv, .work = t->delta,
-		.dout = t->datt, .out = s->att, .lse = s->lse, .q = t->q,
-		.k = t->k, .v = t->v, .first = t->step.first,
+		.dout = t->datt, .out = s->att, .lse = s->lse, .q = a.q,
+		.k = a.k, .v = a.v, .first = t->step.first,
 		.nseq = t->step.nseq, .rows = n,
 		.max_rows = t->step.max_rows, .heads = c->heads,
 		.kv_heads = c->kv_heads, .dim = c->head_dim,
 		.scale = nn_config_scale(c) });
 	gpu_do_rope_back(t->g, &(struct gpu_rope_back){
 		.dqkv = t->dqkv, .dqn = d->qn, .dkn = d->kn, .dq = t->dq,
-		.dk = t->dk, .dv = t->dv, .qkv = s->qkv, .table = t->m.rope,
+		.dk = t->dk, .dv = t->dv, .qkv = a.qkv, .table = t->m.rope,
 		.pos = t->step.pos, .qn = w->qn, .kn = w->kn, .t = n,
 		.heads = c->heads, .kv_heads = c->kv_heads,
 		.dim = c->head_dim, .eps = c->eps });

@@ -172,6 +172,16 @@ static void backward(struct arrays *a)
 		.dim = s->d, .scale = 1 / sqrtf((float)s->d) });
 }
 
+/* Forward, and backward of whole sequences. */
+static void compute(struct arrays *a)
+{
+	int whole = !a->s.before;
+
+	forward(a, a->p[OUT], whole ? a->p[LSE] : NULL);
+	if (whole)
+		backward(a);
+}
+
 static void *fetch(const void *p, size_t bytes)
 {
 	void *x = malloc(bytes);
@@ -226,15 +236,11 @@ static void check_shape(const struct shape *s)
 	       s->d, s->nseq, s->rows[0], s->equal ? "" : " and others",
 	       s->before);
 	use(0);
-	forward(&a, a.p[OUT], a.p[LSE]);
-	if (many > 1)
-		backward(&a);
+	compute(&a);
 	for (int i = 0; i < many; i++)
 		was[i] = fetch(a.p[arrays[i]], n[i] * (i == 1 ? 4 : 2));
 	use(1);
-	forward(&a, a.p[OUT], many > 1 ? a.p[LSE] : NULL);
-	if (many > 1)
-		backward(&a);
+	compute(&a);
 	for (int i = 0; i < many; i++) {
 		size_t bytes = n[i] * (i == 1 ? 4 : 2);
 
@@ -244,9 +250,7 @@ static void check_shape(const struct shape *s)
 		free(was[i]);
 		was[i] = again;
 	}
-	forward(&a, a.p[OUT], many > 1 ? a.p[LSE] : NULL);
-	if (many > 1)
-		backward(&a);
+	compute(&a);
 	for (int i = 0; i < many; i++) {
 		size_t bytes = n[i] * (i == 1 ? 4 : 2);
 

@@ -166,7 +166,8 @@ static void linear(int m, int n, int k, int add, int logits, int bias)
 			.y = out[s], .x = put(s, x, (size_t)m * (size_t)k, 1),
 			.w = put(s, w, (size_t)n * (size_t)k, 1),
 			.bias = bias ? put(s, b, (size_t)n, 0) : NULL,
-			.m = m, .n = n, .k = k, .add = add, .logits = logits,
+			.add = add ? out[s] : NULL, .m = m, .n = n, .k = k,
+			.logits = logits,
 			.wtype = type_on(s, 1) });
 	}
 	snprintf(what, sizeof what, "linear %d x %d x %d", m, n, k);
@@ -194,14 +195,17 @@ static void products(void **state)
 /* A norm before the product, swiglu behind it. */
 static void products_around(void **state)
 {
-	enum { N = 96, K = 1096 };
-	static const int ms[] = { 1, 5, 70 };
+	enum { N = 96 };
+	static const struct { int m, k; } of[] = {
+		{ 1, 576 }, { 1, 1096 }, { 1, 4000 }, { 1, 8192 },
+		{ 5, 1096 }, { 70, 1096 },
+	};
 	float *x, *w, *b, *n;
 	void *y[2], *out[2];
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
-		size_t m = (size_t)ms[i];
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		size_t m = (size_t)of[i].m, K = (size_t)of[i].k;
 
 		begin();
 		x = numbers(m * K, 1, 1);
@@ -213,8 +217,8 @@ static void products_around(void **state)
 				.y = y[s] = room(s, m * N * 4),
 				.x = put(s, x, m * K, 1),
 				.w = put(s, w, N * K, 1),
-				.bias = put(s, b, N, 0), .m = ms[i], .n = N,
-				.k = K, .wtype = type_on(s, 1),
+				.bias = put(s, b, N, 0), .m = of[i].m, .n = N,
+				.k = of[i].k, .wtype = type_on(s, 1),
 				.norm = put(s, n, K, 0),
 				.normed = room(s, m * K * 4), .eps = 1e-5f
 			};
@@ -232,6 +236,51 @@ static void products_around(void **state)
 		free(b);
 		free(n);
 	}
+}
+
+/* Rotations behind the product, of one row and of some. */
+static void products_turned(void **state)
+{
+	enum { H = 3, KV = 2, D = 64, N = (H + 2 * KV) * D, K = 576, T = 5 };
+	float *x = numbers(T * K, 1, 1), *w = numbers(N * K, 0.1, 1);
+	float *b = numbers(N, 1, 0), *n = numbers(K, 1, 0);
+	float *tab = numbers(T * D, 1, 0);
+	const int32_t pos[T] = { 3, 0, 4, 1, 2 }, slot[T] = { 2, 4, 0, 1, 3 };
+	void *q[2], *k[2], *v[2];
+
+	(void)state;
+	for (int m = 1; m <= T; m += T - 1) {
+		begin();
+		for (int s = 0; s < 2; s++) {
+			void *qkv = room(s, T * N * 4);
+			const struct gpu_rope r = {
+				.q = q[s] = room(s, T * H * D * 4),
+				.k = k[s] = put(s, x, T * KV * D, 1),
+				.v = v[s] = put(s, x, T * KV * D, 1),
+				.qkv = qkv, .table = put(s, tab, T * D, 0),
+				.pos = put_ints(s, pos, T),
+				.slot = put_ints(s, slot, T), .t = m,
+				.heads = H, .kv_heads = KV, .dim = D
+			};
+
+			gpu_do_linear(side[s].g, &(struct gpu_linear){
+				.y = qkv, .x = put(s, x, T * K, 1),
+				.w = put(s, w, N * K, 1),
+				.bias = put(s, b, N, 0), .m = m, .n = N,
+				.k = K, .wtype = type_on(s, 1),
+				.norm = put(s, n, K, 0),
+				.normed = room(s, T * K * 4), .eps = 1e-5f,
+				.rope = &r, .lean = 1 });
+		}
+		same("norm, linear, rope: q", q, (size_t)(m * H * D), 1);
+		same("norm, linear, rope: k", k, T * KV * D, 1);
+		same("norm, linear, rope: v", v, T * KV * D, 1);
+	}
+	free(x);
+	free(w);
+	free(b);
+	free(n);
+	free(tab);
 }
 
 static void products_back(void **state)
@@ -334,7 +383,7 @@ static void swiglu_and_score(void **state)
 {
 	enum { T = 130, F = 96 };
 	float *gu, *d, *w, *y;
-	void *out[2], *dgu[2], *v[2], *dx[2], *dw[2], *db[2];
+	void *out[2], *again[2], *dgu[2], *v[2], *dx[2], *dw[2], *db[2];
 
 	(void)state;
 	begin();
@@ -355,7 +404,7 @@ static void swiglu_and_score(void **state)
 		db[s] = put(s, w, 1, 0);
 		gpu_do_swiglu(g, &(struct gpu_swiglu){ out[s], gs, T, F });
 		gpu_do_swiglu_back(g, &(struct gpu_swiglu_back){
-			dgu[s], ds, gs, T, F });
+			dgu[s], again[s] = room(s, T * F * 4), ds, gs, T, F });
 		gpu_do_linear(g, &(struct gpu_linear){
 			.y = v[s], .x = ds, .w = ws, .bias = bs, .m = T,
 			.n = 1, .k = F, .logits = 1, .wtype = GPU_F32 });
@@ -363,6 +412,7 @@ static void swiglu_and_score(void **state)
 			dx[s], dw[s], db[s], put(s, y, T, 0), ds, ws, T, F });
 	}
 	same("swiglu", out, T * F, 1);
+	same("swiglu: again", again, T * F, 1);
 	same("swiglu: dgu", dgu, T * 2 * F, 1);
 	same("score", v, T, 0);
 	same("score: dx", dx, T * F, 1);
@@ -602,6 +652,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products), cmocka_unit_test(products_around),
+		cmocka_unit_test(products_turned),
 		cmocka_unit_test(products_back),
 		cmocka_unit_test(rows_of_things),
 		cmocka_unit_test(swiglu_and_score),

@@ -17,8 +17,8 @@ struct job {
 	float *y;
 	const float *x;
 	const char *w;		/* float or bf16 */
-	const float *bias;
-	int m, n, k, add, bf16;
+	const float *bias, *add;
+	int m, n, k, bf16;
 };
 
 #define STEP 32			/* elements along k at once: two vectors */
@@ -68,11 +68,11 @@ INLINE float one_w(const char *w, size_t at, int bf16)
 
 INLINE void put(const struct job *j, int row, int col, float sum)
 {
-	float *y = &j->y[(size_t)row * (size_t)j->n + (size_t)col];
+	size_t at = (size_t)row * (size_t)j->n + (size_t)col;
 
 	if (j->bias)
 		sum += j->bias[col];
-	*y = j->add ? *y + sum : sum;
+	j->y[at] = j->add ? j->add[at] + sum : sum;
 }
 
 /* What is left of a dot product behind its whole vectors. */
@@ -202,8 +202,8 @@ static void run(const struct job *j)
 void CPU_OP(linear)(struct gpu *g, const struct gpu_linear *a)
 {
 	const struct job j = {
-		a->y, a->norm ? a->normed : a->x, a->w, a->bias, a->m, a->n,
-		a->k, a->add, a->wtype == GPU_BF16
+		a->y, a->norm ? a->normed : a->x, a->w, a->bias, a->add,
+		a->m, a->n, a->k, a->wtype == GPU_BF16
 	};
 
 	if (a->norm)
@@ -213,6 +213,8 @@ void CPU_OP(linear)(struct gpu *g, const struct gpu_linear *a)
 	if (a->act)
 		CPU_OP(swiglu)(g, &(struct gpu_swiglu){
 			a->act, a->y, a->m, a->n / 2 });
+	if (a->rope)
+		CPU_OP(rope)(g, a->rope);
 }
 
 /* out (n, m) = in (m, n)^T. */
@@ -243,10 +245,10 @@ static void bias_back(float *db, const float *dy, int m, int n)
 void CPU_OP(linear_back)(struct gpu *g, const struct gpu_linear_back *a)
 {
 	float *work = g->work, *xt = work + (size_t)a->m * (size_t)a->n;
-	struct job dx = { a->dx, a->dy, g->work, NULL, a->m, a->k, a->n, 0,
-			  0 };
-	struct job dw = { a->dw, work, (const char *)xt, NULL, a->n, a->k,
-			  a->m, 1, 0 };
+	struct job dx = { a->dx, a->dy, g->work, NULL, NULL, a->m, a->k,
+			  a->n, 0 };
+	struct job dw = { a->dw, work, (const char *)xt, NULL, a->dw, a->n,
+			  a->k, a->m, 0 };
 
 	if (a->dx) {
 		transpose(work, a->w, a->n, a->k);

@@ -139,10 +139,13 @@ void CPU_OP(swiglu_back)(struct gpu *g, const struct gpu_swiglu_back *a)
 		const float *d = (const float *)a->dout + (size_t)t * f;
 		float *dgate = (float *)a->dgu + (size_t)t * 2 * f;
 		float *dup = dgate + f;
+		float *out = a->out ? (float *)a->out + (size_t)t * f : NULL;
 
 		for (size_t i = 0; i < f; i++) {
 			float x = gate[i], s = 1 / (1 + expf(-x));
 
+			if (out)
+				out[i] = x * s * up[i];
 			dup[i] = d[i] * x * s;
 			dgate[i] = d[i] * up[i] * s * (1 + x * (1 - s));
 		}

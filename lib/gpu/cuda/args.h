@@ -10,13 +10,14 @@
 #define ACT void
 #endif
 
-/* y (m, n) = x (m, k) w (n, k)^T + bias, or += with add; wide: y is fp32. */
+/* y (m, n) = x (m, k) w (n, k)^T + bias + add; wide: y and add are fp32. */
 struct product {
 	void *y;
 	const ACT *x;
 	const void *w;
 	const float *bias;
-	int m, n, k, add, wide;
+	const void *add;
+	int m, n, k, wide;
 	/* Of k_gemv_two alone, see struct gpu_linear. */
 	const float *norm;
 	float eps;
@@ -30,6 +31,13 @@ struct rotation {
 	const int *pos, *slot;
 	int heads, kv_heads, dim;
 	float eps;
+};
+
+/* What follows a product of one row: see struct gpu_linear. */
+struct row_product {
+	struct product p;
+	struct rotation r;
+	int rope, share;
 };
 
 struct rotation_back {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products whose rows do not depend on their neighbours: y = x w^T + bias, or
-// += with `add`.  An element is one chain of sums along k, whatever the tile.
+// Products whose rows do not depend on their neighbours: y = x w^T + bias
+// + add.  An element is one chain of sums along k, whatever the tile.
 
 __device__ inline void put(const product &p, int row, int col, float v)
 {
@@ -12,9 +12,9 @@ __device__ inline void put(const product &p, int row, int col, float v)
 	if (p.bias)
 		v += p.bias[col];
 	if (p.wide)
-		((float *)p.y)[at] = v + (p.add ? ((float *)p.y)[at] : 0);
+		((float *)p.y)[at] = v + (p.add ? ((const float *)p.add)[at] : 0);
 	else
-		((act *)p.y)[at] = narrow<act>(v + (p.add ? widen(((act *)p.y)[at]) : 0));
+		((act *)p.y)[at] = narrow<act>(v + (p.add ? widen(((const act *)p.add)[at]) : 0));
 }
 
 #if ACT_BF16

@@ -214,14 +214,17 @@ __device__ inline double sum_up_to(double x)
 	return before + x;
 }
 
-// What rounding leaves over: the word at `from` or behind it, else the last one.
-__device__ inline int draw_on(const float *x, int v, float cut, int from)
+// What rounding leaves over: the word at `from` or behind it, else the last one; of those that can
+// be drawn, as the likeliest can.
+__device__ inline int draw_on(const float *x, int v, float inv, float top, float cut, int from)
 {
+	auto can = [&](int i) { return x[i] >= cut && __expf((x[i] - top) * inv) > 0; };
+
 	for (int i = from; i < v; i++)
-		if (x[i] >= cut)
+		if (can(i))
 			return i;
 	for (int i = v - 1; i > 0; i--)
-		if (x[i] >= cut)
+		if (can(i))
 			return i;
 	return 0;
 }
@@ -277,7 +280,7 @@ __device__ inline int draw(const float *x, int v, float inv, float top, float cu
 		}
 	__syncthreads();
 	if (threadIdx.x == 0 && answer == v)
-		answer = draw_on(x, v, cut, end);
+		answer = draw_on(x, v, inv, top, cut, end);
 	__syncthreads();
 	return answer;
 }

@@ -107,6 +107,14 @@ __device__ inline void put_out(const attention &a, float (&o)[D / 8][4], softmax
 	}
 }
 
+// Makes what was asked for there, for all of the block.
+__device__ inline void wg_turn()
+{
+	copy_wait<0>();
+	wg_publish();
+	__syncthreads();
+}
+
 // 64 G packed rows by G groups; block (x: tile of rows, y: head of keys, z: sequence and part of
 // its keys).
 template <int D, int G> __device__ inline void wg_forward(const attention &a)
@@ -154,12 +162,6 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 						  [&](int r) { return r * step; });
 		}
 	};
-	// Makes keys k + 1 and values k there.
-	auto turn = [&]() {
-		copy_wait<0>();
-		wg_publish();
-		__syncthreads();
-	};
 	auto load_behind = [&](int k) {
 		if (k + 2 < end)
 			load(ks, a.k, k + 2);
@@ -197,7 +199,7 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 		to_frags<KEYS / 16>(p, x);
 	}
 	for (int k = from; k + 1 < mine; k++) {
-		turn();
+		wg_turn();
 		wg_hold(x);
 		wg_hold(o);
 		wg_begin();
@@ -219,7 +221,7 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 		to_frags<KEYS / 16>(p, x);
 	}
 	if (from < mine) {
-		turn();
+		wg_turn();
 		wg_hold(o);
 		wg_begin();
 		wg_mul_nn(o, p, vs + ((mine - 1) & 1) * KB);
@@ -229,7 +231,7 @@ template <int D, int G> __device__ inline void wg_forward(const attention &a)
 		wg_hold(o);
 	}
 	for (int k = max(mine, from); k < end; k++) {
-		turn();
+		wg_turn();
 		load_behind(k);
 	}
 	put_out<D>(a, o, f, row, t + rows, q, part);
@@ -296,28 +298,20 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	u32 p[NK / 16][4];
 	auto query = [&](int r) { return (u64)q.at(t + r) * D; };
 	auto load = [&](int k) {
-		int keys = min(NK, n - k * NK), step = a.kv_heads * D, stage = k % 3 * KB;
-		u64 from = (u64)(first + k * NK) * step + kv * D;
-		auto key = [&](int r) { return r * step; };
+		if (k < tiles) {
+			int keys = min(NK, n - k * NK), step = a.kv_heads * D, stage = k % 3 * KB;
+			u64 from = (u64)(first + k * NK) * step + kv * D;
+			auto key = [&](int r) { return r * step; };
 
-		wg_load<D, NK, THREADS>(ks + stage, a.k + from, keys, key);
-		wg_load<D, NK, THREADS>(vs + stage, a.v + from, keys, key);
-	};
-	auto turn = [&]() {
-		copy_wait<0>();
-		wg_publish();
-		__syncthreads();
-	};
-	auto load_behind = [&](int k) {
-		if (k + 1 < tiles)
-			load(k + 1);
+			wg_load<D, NK, THREADS>(ks + stage, a.k + from, keys, key);
+			wg_load<D, NK, THREADS>(vs + stage, a.v + from, keys, key);
+		}
 		copy_commit();
 	};
 
 	wg_load<D, ROWS, THREADS>(qs, a.q, rows, query);
 	wg_load<D, ROWS, THREADS>(os, a.dout, rows, query);
 	load(0);
-	copy_commit();
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		u64 at = q.at(min(row + i * 8, all - 1));
@@ -328,7 +322,7 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	for (int k = 0; k < mine; k++) {
 		u32 at = k % 3 * KB;
 
-		turn();
+		wg_turn();
 		wg_hold(x);
 		wg_hold(y);
 		wg_begin();
@@ -336,7 +330,7 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 		wg_commit();
 		wg_mul_nt<D, ROWS>(y, os + group * 8192, vs + at);
 		wg_commit();
-		load_behind(k);
+		load(k + 1);
 		wg_wait<1>();
 		wg_hold(x);
 #pragma unroll
@@ -370,8 +364,8 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	wg_wait<0>();
 	wg_hold(dq);
 	for (int k = mine; k < tiles; k++) {
-		turn();
-		load_behind(k);
+		wg_turn();
+		load(k + 1);
 	}
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
@@ -415,37 +409,29 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 		int r = r0 + k * NQ, rows = min(NQ, n * per - r), st = k % 3;
 		auto query = [&](int i) { return (u64)q.at(r + i) * D; };
 
-		wg_load<D, NQ, THREADS>(qs + st * QB, a.q, rows, query);
-		wg_load<D, NQ, THREADS>(os + st * QB, a.dout, rows, query);
-		for (int i = threadIdx.x; i < 2 * NQ; i += THREADS) {
+		if (k < steps) {
+			wg_load<D, NQ, THREADS>(qs + st * QB, a.q, rows, query);
+			wg_load<D, NQ, THREADS>(os + st * QB, a.dout, rows, query);
+		}
+		for (int i = threadIdx.x; k < steps && i < 2 * NQ; i += THREADS) {
 			bool there = i % NQ < rows;
 
 			copy4_to(ls + (st * 2 * NQ + i) * 4, (i < NQ ? a.lse : a.delta) +
 				 (there ? q.at(r + i % NQ) : 0), there);
 		}
+		copy_commit();
 	};
 
 	wg_load<D, COLS, THREADS>(ks, a.k, keys, key_of);
 	wg_load<D, COLS, THREADS>(vs, a.v, keys, key_of);
 	load(0);
-	copy_commit();
-	auto turn = [&]() {
-		copy_wait<0>();
-		wg_publish();
-		__syncthreads();
-	};
-	auto load_behind = [&](int k) {
-		if (k + 1 < steps)
-			load(k + 1);
-		copy_commit();
-	};
 
 	// The group's keys are not seen by what is before.
 	int begin = group * 64 < keys ? group * 64 * per / NQ : steps;
 
 	for (int k = 0; k < min(begin, steps); k++) {
-		turn();
-		load_behind(k);
+		wg_turn();
+		load(k + 1);
 	}
 	// Here, or the compiler sets them while they are in use.
 	wg_hold(dk);
@@ -458,13 +444,13 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 
 		float x[NQ / 8][4], y[NQ / 8][4];
 
-		turn();
+		wg_turn();
 		wg_begin();
 		wg_mul_nt<D, COLS>(x, ks + group * 8192, qa);
 		wg_commit();
 		wg_mul_nt<D, COLS>(y, vs + group * 8192, oa);
 		wg_commit();
-		load_behind(k);
+		load(k + 1);
 		wg_wait<1>();
 		wg_hold(x);
 #pragma unroll
@@ -524,11 +510,12 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	}
 }
 
-#define WG_BACK(d, g, nk, gk, nq) \
-	extern "C" __global__ void __launch_bounds__(128 * g, 1) \
+// A multiprocessor has `blocks` blocks of dq.
+#define WG_BACK(d, g, nk, blocks, gk, nq) \
+	extern "C" __global__ void __launch_bounds__(128 * g, blocks) \
 		k_wg_dq_##d(const __grid_constant__ attention_back a) { wg_dq<d, g, nk>(a); } \
 	extern "C" __global__ void __launch_bounds__(128 * gk, 1) \
 		k_wg_dkdv_##d(const __grid_constant__ attention_back a) { wg_dkdv<d, gk, nq>(a); }
-WG_BACK(64, 2, 128, 2, 64)
-WG_BACK(128, 2, 64, 2, 64)
+WG_BACK(64, 1, 64, 3, 2, 64)
+WG_BACK(128, 2, 64, 1, 2, 64)
 #endif

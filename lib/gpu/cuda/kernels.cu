@@ -9,6 +9,7 @@
 #include "rows.cuh"
 #include "head.cuh"
 #include "gemm.cuh"
+#include "row.cuh"
 #include "attn.cuh"
 #include "flash.cuh"
 #include "wgmma.cuh"

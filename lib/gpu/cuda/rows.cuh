@@ -99,8 +99,9 @@ extern "C" __global__ void k_add_parts(float *out, const float *part, int parts,
 	out[i] += sum;
 }
 
-// Before a product is added to y: sets it to the bias, or adds that.
-extern "C" __global__ void k_bias(void *y, const float *bias, u64 n, int c, int add, int wide)
+// Before a product is added to y: sets it to the bias, and `add` if not NULL.
+extern "C" __global__ void k_bias(void *y, const float *bias, u64 n, int c, const void *add,
+				  int wide)
 {
 	u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
 	float b = i < n ? bias[i % c] : 0;
@@ -108,9 +109,9 @@ extern "C" __global__ void k_bias(void *y, const float *bias, u64 n, int c, int 
 	if (i >= n)
 		return;
 	if (wide)
-		((float *)y)[i] = add ? ((float *)y)[i] + b : b;
+		((float *)y)[i] = add ? ((const float *)add)[i] + b : b;
 	else
-		((act *)y)[i] = narrow<act>(add ? widen(((act *)y)[i]) + b : b);
+		((act *)y)[i] = narrow<act>(add ? widen(((const act *)add)[i]) + b : b);
 }
 
 // Rows of whole quads, as models have them, are read and written as such, with one division
@@ -154,17 +155,23 @@ __device__ inline void swiglu_back(act *dgate, act *dup, act dout, act gate, act
 	*dgate = narrow<act>(d * widen(up) * s * (1 + x * (1 - s)));
 }
 
-extern "C" __global__ void k_swiglu_back(act *dgu, const act *dout, const act *gu, u64 n, int f)
+// `out`, if not NULL, gets what k_swiglu made.
+extern "C" __global__ void k_swiglu_back(act *dgu, act *out, const act *dout, const act *gu, u64 n,
+					 int f)
 {
 	u64 i = 4 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
 
 	if (i < n && f % 4 == 0) {
 		u64 at = i + i / f * f;
 		quad x = *(const quad *)(gu + at), up = *(const quad *)(gu + at + f);
-		quad d = *(const quad *)(dout + i), dx, dup;
+		quad d = *(const quad *)(dout + i), y, dx, dup;
 
-		for (int k = 0; k < 4; k++)
+		for (int k = 0; k < 4; k++) {
+			y.v[k] = swiglu(x.v[k], up.v[k]);
 			swiglu_back(&dx.v[k], &dup.v[k], d.v[k], x.v[k], up.v[k]);
+		}
+		if (out)
+			*(quad *)(out + i) = y;
 		*(quad *)(dgu + at) = dx;
 		*(quad *)(dgu + at + f) = dup;
 		return;
@@ -172,6 +179,8 @@ extern "C" __global__ void k_swiglu_back(act *dgu, const act *dout, const act *g
 	for (u64 end = min(i + 4, n); i < end; i++) {
 		u64 at = i + i / f * f;
 
+		if (out)
+			out[i] = swiglu(gu[at], gu[at + f]);
 		swiglu_back(&dgu[at], &dgu[at + f], dout[i], gu[at], gu[at + f]);
 	}
 }

@@ -51,49 +51,24 @@ __device__ inline u64 wg_matrix(u32 at, u32 panel)
 #define WG_64 WG_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49," \
 		    "%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-// c (64, 64 or 128) = a b^T, or +=, both in shared memory with columns along the sum.
-__device__ inline void wg_set(float (&c)[8][4], u64 a, u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" WG_32
-		     "}, %32, %33, 0, 1, 1, 0, 0;"
-		     : WG_C32("=", c) : "l"(a), "l"(b));
-}
-
-__device__ inline void wg_set(float (&c)[16][4], u64 a, u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" WG_64
-		     "}, %64, %65, 0, 1, 1, 0, 0;"
-		     : WG_C64("=", c) : "l"(a), "l"(b));
-}
-
-__device__ inline void wg_add(float (&c)[8][4], u64 a, u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" WG_32
-		     "}, %32, %33, 1, 1, 1, 0, 0;"
-		     : WG_C32("+", c) : "l"(a), "l"(b));
-}
-
-__device__ inline void wg_add(float (&c)[16][4], u64 a, u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" WG_64
-		     "}, %64, %65, 1, 1, 1, 0, 0;"
-		     : WG_C64("+", c) : "l"(a), "l"(b));
-}
-
-// c (64, 64 or 128) += a b, a in registers, b (16, N) in shared memory with columns along N.
-__device__ inline void wg_nn(float (&c)[8][4], const u32 (&a)[4], u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" WG_32
-		     "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
-		     : WG_C32("+", c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-__device__ inline void wg_nn(float (&c)[16][4], const u32 (&a)[4], u64 b)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" WG_64
-		     "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
-		     : WG_C64("+", c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+// c (64, 8 NT) = a b^T, or += with ADD, both in shared memory with columns along the sum; and
+// c += a b, a in registers, b (16, 8 NT) in shared memory with columns along its rows.
+#define WG_PRODUCTS(NT, n, regs, list, r0, r1, r2, r3, r4) \
+	template <int ADD> __device__ inline void wg_nt(float (&c)[NT][4], u64 a, u64 b) \
+	{ \
+		asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list \
+			     "}, %" #r0 ", %" #r1 ", %" #r2 ", 1, 1, 0, 0;" \
+			     : regs("+", c) : "l"(a), "l"(b), "n"(ADD)); \
+	} \
+	__device__ inline void wg_nn(float (&c)[NT][4], const u32 (&a)[4], u64 b) \
+	{ \
+		asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list \
+			     "}, {%" #r0 ",%" #r1 ",%" #r2 ",%" #r3 "}, %" #r4 ", 1, 1, 1, 1;" \
+			     : regs("+", c) \
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+	}
+WG_PRODUCTS(8, 64, WG_C32, WG_32, 32, 33, 34, 35, 36)
+WG_PRODUCTS(16, 128, WG_C64, WG_64, 64, 65, 66, 67, 68)
 
 // c (64, 8 NT) = a b^T: 64 rows at `a` of a tile of AR rows, all 8 NT rows of the tile at `b`.
 template <int D, int AR, int NT> __device__ inline void wg_mul_nt(float (&c)[NT][4], u32 a, u32 b)
@@ -106,9 +81,9 @@ template <int D, int AR, int NT> __device__ inline void wg_mul_nt(float (&c)[NT]
 		u64 mb = wg_matrix(b + panel * NT * 8 * 128 + in, 16);
 
 		if (k)
-			wg_add(c, ma, mb);
+			wg_nt<1>(c, ma, mb);
 		else
-			wg_set(c, ma, mb);
+			wg_nt<0>(c, ma, mb);
 	}
 }
 

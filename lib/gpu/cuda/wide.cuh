@@ -37,6 +37,16 @@ __device__ inline eight load_once(const act *p)
 	return e;
 }
 
+// What a kernel in front may have written while this one was already there.
+__device__ inline eight load_fresh(const act *p)
+{
+	eight e;
+
+	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+		     : "=r"(e.w[0]), "=r"(e.w[1]), "=r"(e.w[2]), "=r"(e.w[3]) : "l"(p) : "memory");
+	return e;
+}
+
 __device__ inline void load8(float (&x)[8], const act *p) { unpack(x, *(const eight *)p); }
 
 __device__ inline void load8(float (&x)[8], const float *p)
@@ -101,53 +111,86 @@ __device__ inline void wide_norm(act *y, const act *x, const float *w, int t, in
 	}
 }
 
-// As k_rmsnorm_dx.
+// dx as k_rmsnorm_dx makes it, and sums over rows of dy x / rms into part (blocks, c): a warp has
+// every so manieth row, and a block adds its warps' sums in their order.
 template <int N>
-__device__ inline void wide_norm_dx(act *dx, float *inv, const act *dy, const act *x,
-				    const float *w, int t, int c, float eps)
+__device__ inline void wide_norm_back(act *dx, float *part, const act *dy, const act *x,
+				      const float *w, int t, int c, float eps)
 {
-	int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+	extern __shared__ float columns[];
+	int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+	float sum[N][8] = {};
 
-	if (row >= t)
-		return;
-	u64 from = (u64)row * c;
-	wide_row<N> in(x + from, c, eps);
-	float mean = 0, v[8], d[8], s[8];
-	eight g[N];
+	for (int row = blockIdx.x * warps + warp; row < t; row += gridDim.x * warps) {
+		u64 from = (u64)row * c;
+		float mean = 0, v[8], d[8], s[8];
+		// There are not enough registers for all of a long row.
+		constexpr int KEPT = N > 8 ? 1 : N;
+		eight g[KEPT];
 
 #pragma unroll
-	for (int i = 0; i < N; i++) {
-		int at = (i * WARP + lane) * 8;
+		for (int i = 0; i < KEPT; i++) {
+			int at = (i * WARP + lane) * 8;
 
-		if (at >= c)
-			break;
-		load8(d, dy + from + at);
-		load8(s, w + at);
-		unpack(v, in.e[i]);
-		g[i] = *(const eight *)(dy + from + at);
+			g[i] = at < c ? *(const eight *)(dy + from + at) : eight{};
+		}
+		auto gradient = [&](float (&to)[8], int i) {
+			if (KEPT == N)
+				unpack(to, g[i % KEPT]);
+			else
+				load8(to, dy + from + (i * WARP + lane) * 8);
+		};
+		wide_row<N> in(x + from, c, eps);
+
 #pragma unroll
-		for (int k = 0; k < 8; k++)
-			mean += d[k] * s[k] * v[k] * in.r;
+		for (int i = 0; i < N; i++) {
+			int at = (i * WARP + lane) * 8;
+
+			if (at >= c)
+				break;
+			gradient(d, i);
+			unpack(v, in.e[i]);
+			load8(s, w + at);
+#pragma unroll
+			for (int k = 0; k < 8; k++) {
+				v[k] *= in.r;
+				sum[i][k] += d[k] * v[k];
+				mean += d[k] * s[k] * v[k];
+			}
+		}
+		mean = warp_sum(mean) / c;
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			int at = (i * WARP + lane) * 8;
+			float old[8];
+
+			if (at >= c)
+				break;
+			gradient(d, i);
+			unpack(v, in.e[i]);
+			load8(s, w + at);
+			load8(old, dx + from + at);
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				old[k] += in.r * (d[k] * s[k] - v[k] * in.r * mean);
+			store8(dx + from + at, old);
+		}
 	}
-	mean = warp_sum(mean) / c;
+	for (int k = 0; k < warps; k++) {
 #pragma unroll
-	for (int i = 0; i < N; i++) {
-		int at = (i * WARP + lane) * 8;
-		float sum[8];
+		for (int i = 0; i < N; i++) {
+			int at = (i * WARP + lane) * 8;
 
-		if (at >= c)
-			break;
-		unpack(d, g[i]);
-		unpack(v, in.e[i]);
-		load8(s, w + at);
-		load8(sum, dx + from + at);
+			if (k != warp || at >= c)
+				continue;
 #pragma unroll
-		for (int k = 0; k < 8; k++)
-			sum[k] += in.r * (d[k] * s[k] - v[k] * in.r * mean);
-		store8(dx + from + at, sum);
+			for (int j = 0; j < 8; j++)
+				columns[at + j] = (k ? columns[at + j] : 0) + sum[i][j];
+		}
+		__syncthreads();
 	}
-	if (lane == 0)
-		inv[row] = in.r;
+	for (int i = threadIdx.x; i < c; i += blockDim.x)
+		part[(u64)blockIdx.x * c + i] = columns[i];
 }
 
 #define WIDE_NORM(n) \
@@ -156,11 +199,11 @@ __device__ inline void wide_norm_dx(act *dx, float *inv, const act *dy, const ac
 	{ \
 		wide_norm<n>(y, x, w, t, c, eps); \
 	} \
-	extern "C" __global__ void k_wide_norm_dx_##n(act *dx, float *inv, const act *dy, \
-						      const act *x, const float *w, int t, int c, \
-						      float eps) \
+	extern "C" __global__ void __launch_bounds__(256) \
+		k_wide_norm_back_##n(act *dx, float *part, const act *dy, const act *x, \
+				     const float *w, int t, int c, float eps) \
 	{ \
-		wide_norm_dx<n>(dx, inv, dy, x, w, t, c, eps); \
+		wide_norm_back<n>(dx, part, dy, x, w, t, c, eps); \
 	}
 WIDE_NORM(4)
 WIDE_NORM(8)
