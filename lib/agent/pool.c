@@ -188,7 +188,7 @@ static int fork_child(struct pool *p, struct child *c, int pair[2],
 	pid_t parent = getpid();
 
 	fflush(NULL);
-	c->pid = fork();
+	c->pid = sig_fork();
 	if (!c->pid) {
 		close(pair[0]);
 		run_child(p, c, pair[1], parent);

@@ -95,7 +95,7 @@ static int child_std(const struct plan *p)
 static void child_side(const struct plan *p) CA_NORETURN;
 static void child_side(const struct plan *p)
 {
-	struct sigaction dfl;
+	struct sigaction dfl, old;
 	sigset_t none;
 	int error;
 
@@ -105,6 +105,8 @@ static void child_side(const struct plan *p)
 	sigaction(SIGPIPE, &dfl, NULL);
 	sigaction(SIGINT, &dfl, NULL);
 	sigaction(SIGTERM, &dfl, NULL);
+	if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &dfl, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != p->parent)
@@ -127,11 +129,11 @@ pid_t child_fork(void)
 {
 	const struct timespec nap = { 0, 100000000 };
 	int64_t end = deadline_in(FORK_SECONDS);
-	pid_t pid = fork();
+	pid_t pid = sig_fork();
 
 	while (pid < 0 && errno == EAGAIN && now_ns() < end && !sig_caught()) {
 		nanosleep(&nap, NULL);
-		pid = fork();
+		pid = sig_fork();
 	}
 	return pid;
 }

@@ -72,7 +72,7 @@ pid_t child_start(const struct child_opts *o, struct err *e);
 pid_t child_coprocess(const struct child_opts *o, int *to, int *from,
 		      struct err *e);
 
-/* fork(2); while there are too many processes it tries again for a few
+/* sig_fork; while there are too many processes it tries again for a few
  * seconds, or until a signal that sig_catch handles comes. */
 pid_t child_fork(void);
 

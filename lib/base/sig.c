@@ -39,9 +39,10 @@ static void on_signal(int signo)
 	errno = saved;
 }
 
+static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+
 int sig_catch(struct err *e)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction sa, old;
 	size_t i;
 
@@ -60,15 +61,46 @@ int sig_catch(struct err *e)
 	return 0;
 }
 
+static sigset_t ours(void)
+{
+	sigset_t set;
+	size_t i;
+
+	sigemptyset(&set);
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		sigaddset(&set, numbers[i]);
+	return set;
+}
+
+pid_t sig_fork(void)
+{
+	sigset_t set = ours(), old;
+	pid_t pid;
+	int saved;
+
+	pthread_sigmask(SIG_BLOCK, &set, &old);
+	pid = fork();
+	saved = errno;
+	if (pid)
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	errno = saved;
+	return pid;
+}
+
 int sig_forked(struct err *e)
 {
+	sigset_t set = ours();
+
 	if (pipe_fd[0] >= 0) {
 		close(pipe_fd[0]);
 		close(pipe_fd[1]);
 	}
 	pipe_fd[0] = pipe_fd[1] = -1;
 	caught = 0;
-	return sig_catch(e);
+	if (sig_catch(e))
+		return -1;
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	return 0;
 }
 
 int sig_caught(void)

@@ -6,14 +6,23 @@
 #ifndef CA_BASE_SIG_H
 #define CA_BASE_SIG_H
 
+#include <sys/types.h>
+
 #include "base/err.h"
 
 /* Catches them from now on (an ignored one stays ignored).  A second signal
  * that comes more than a second after the first ends the process at once. */
 int sig_catch(struct err *e);
 
+/*
+ * fork(2).  In the child these signals wait until sig_forked, or until its
+ * mask is set otherwise: the flag and the descriptor are still the parent's,
+ * and what came would be lost to the one and wake the other for ever.
+ */
+pid_t sig_fork(void);
+
 /* In a process that was forked from one that called sig_catch: a flag and a
- * descriptor of its own, and nothing has come yet. */
+ * descriptor of its own.  What has waited since sig_fork comes now. */
 int sig_forked(struct err *e);
 
 /* The number of the signal that came first; 0: none. */

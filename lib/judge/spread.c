@@ -78,7 +78,7 @@ void spread_find(struct spread *s)
 	s->n = 0;
 	if (count_nodes() < 2 || pipe2(fd, O_CLOEXEC))
 		return;
-	pid = fork();
+	pid = sig_fork();
 	if (!pid)
 		tell(fd[1], parent);
 	close(fd[1]);

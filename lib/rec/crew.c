@@ -153,7 +153,7 @@ static int start(struct crew *c, size_t i, struct err *e)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
 		return err_sys(e, CA_UNAVAILABLE, "cannot make a socket pair");
 	c->m[i].fd = fd[0];
-	c->m[i].pid = fork();
+	c->m[i].pid = sig_fork();
 	if (!c->m[i].pid)
 		member(c, i, fd[1], parent);
 	close(fd[1]);

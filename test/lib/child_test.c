@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -192,6 +193,31 @@ static void started_children_are_finished(void **state)
 }
 
 /* Last: the caught signal stays caught. */
+/* What comes to a child before it is ready is its own, and not lost. */
+static void a_signal_waits_for_a_forked_child(void **state)
+{
+	struct err e = ERR_INIT;
+	struct pollfd p;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(sig_catch(&e), 0);
+	pid = sig_fork();
+	if (!pid) {
+		kill(getpid(), SIGTERM);
+		if (sig_caught() || sig_forked(NULL))
+			_exit(1);
+		_exit(sig_caught() != SIGTERM);
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(sig_caught(), 0);
+	p = (struct pollfd){ sig_fd(), POLLIN, 0 };
+	assert_int_equal(poll(&p, 1, 0), 0);
+}
+
 static void a_signal_ends_the_wait(void **state)
 {
 	struct str s = STR_INIT;
@@ -220,6 +246,7 @@ int main(void)
 		cmocka_unit_test(only_named_descriptors_pass),
 		cmocka_unit_test(signals_are_as_new),
 		cmocka_unit_test(started_children_are_finished),
+		cmocka_unit_test(a_signal_waits_for_a_forked_child),
 		cmocka_unit_test(a_signal_ends_the_wait),
 	};
 
