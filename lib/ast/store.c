@@ -348,15 +348,18 @@ static int read_nodes(struct reading *r, struct err *e)
 	return rc;
 }
 
+/* Nodes match only where all above them does: so they count by the kinds from
+ * the part's own down to theirs. */
 static void weigh(const struct ast_store *s, struct ast_doc *d,
-		  const uint32_t *id, size_t n, uint32_t weight)
+		  const uint32_t *id, size_t n, uint64_t above,
+		  uint32_t weight)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct ast_node *x = &s->node[id[i]];
-		uint64_t h = mix(x->kind, 7);
+		uint64_t h = mix(x->kind, above);
 
 		d->bucket[h >> 40 & (AST_BUCKETS - 1)] += weight;
-		weigh(s, d, s->kid + x->first, KIND_KIDS(x->kind), weight);
+		weigh(s, d, s->kid + x->first, KIND_KIDS(x->kind), h, weight);
 	}
 }
 
@@ -375,7 +378,7 @@ static void finish_doc(struct reading *r, struct ast_doc *d)
 		d->part[i].node = id;
 		d->part[i].weight = w;
 		d->weight += (uint64_t)w * s->node[id].size;
-		weigh(s, d, &id, 1, w);
+		weigh(s, d, &id, 1, 7, w);
 	}
 	for (int i = 0; i < AST_BUCKETS; i++) {
 		d->small[i] = (int16_t)d->bucket[i];

@@ -33,7 +33,8 @@ struct ast_doc {
 	struct ast_part *part;
 	size_t n;
 	uint64_t weight;	/* of all nodes of all parts */
-	uint32_t bucket[AST_BUCKETS];	/* the same, by kind of node */
+	uint32_t bucket[AST_BUCKETS];	/* the same, by kinds from a part down
+					 * to a node, hashed */
 	int16_t small[AST_BUCKETS];	/* the same again, unless one of them */
 	int large;			/* does not fit */
 };
