@@ -42,6 +42,7 @@ struct outcome {
 	struct json *told;
 	char why[160];
 	int done;
+	double seconds;		/* on the device */
 };
 
 static int on_cuda(const struct maker *m)
@@ -172,7 +173,8 @@ static int talk(struct maker *m, const struct str *draft, struct json **told,
 
 /* What the process makes of a draft.  One that ends may have been ended from
  * outside, and one without memory may have been one of too many: once more,
- * then, and alone.  0 (*told is what it says), 1 (f), -1. */
+ * then, and alone; not one that takes too long.  0 (*told is what it says),
+ * 1 (f), -1. */
 static int grow(struct maker *m, const struct json *draft, struct json **told,
 		struct fail *f, struct err *e)
 {
@@ -192,12 +194,13 @@ static int grow(struct maker *m, const struct json *draft, struct json **told,
 			maker_close(m);
 		if (!on_cuda(m) || now_ns() > m->until || i)
 			rest(m);
-		if (rc < 0 || (!rc && !(on_cuda(m) &&
-					json_get_bool(*told, "oom", 0))))
+		if (rc > 0 ? f->phase || !f->fault :
+		    rc || !on_cuda(m) || !json_get_bool(*told, "oom", 0))
 			break;
 	}
 	str_release(&text);
-	return rc;
+	return rc >= 0 && sig_caught() ?
+		err_set(e, CA_TEMPFAIL, "interrupted") : rc;
 }
 
 /* Whether one that was written has the graph of this draft. */
@@ -227,10 +230,11 @@ static int grow_first(struct maker *m, const struct json *drafts,
 			snprintf(x->why, sizeof(x->why), "%s", OTHER_GRAPH);
 			return 0;
 		}
-		rc = sig_caught() ? err_set(e, CA_TEMPFAIL, "interrupted") :
-		     grow(m, d, &told, &f, e);
-		if (rc < 0)
+		rc = grow(m, d, &told, &f, e);
+		if (rc < 0) {
+			json_free(told);
 			return -1;
+		}
 		if (!rc && json_get(told, "code")) {
 			x->told = told;
 			return 0;
@@ -334,25 +338,43 @@ static const char **order(struct maker *m, const struct json *names,
 	return list;
 }
 
+static int write_one(struct maker *m, const char *name, struct outcome *o,
+		     struct err *e)
+{
+	int rc = 0;
+
+	if (!o->told)
+		harvest_skip(m->h, name, o->why);
+	else
+		rc = json_get(o->told, "piece") ? keep_piece(m, o->told, e) :
+		     keep_module(m, name, o->told, e);
+	if (o->told && m->h->o->verbose)
+		warn("made '%s': %.3g ms; it took %.2g s", name,
+		     json_get_num(o->told, "ms", 0), o->seconds);
+	json_free(o->told);
+	o->told = NULL;
+	o->done = 0;
+	return rc;
+}
+
 /* Outcomes as far as there is none missing before them. */
 static int write_done(struct maker *m, const char **name, struct outcome *x,
 		      size_t *at, size_t n, struct err *e)
 {
 	int rc = 0;
 
-	for (; *at < n && x[*at].done && !rc && !harvest_full(m->h); ++*at) {
-		struct outcome *o = &x[*at];
-
-		if (!o->told)
-			harvest_skip(m->h, name[*at], o->why);
-		else
-			rc = json_get(o->told, "piece") ?
-				keep_piece(m, o->told, e) :
-				keep_module(m, name[*at], o->told, e);
-		json_free(o->told);
-		o->told = NULL;
-	}
+	for (; *at < n && x[*at].done && !rc && !harvest_full(m->h); ++*at)
+		rc = write_one(m, name[*at], &x[*at], e);
 	return rc;
+}
+
+/* What was done when something ended the rest, however that went. */
+static void write_rest(struct maker *m, const char **name, struct outcome *x,
+		       size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (x[i].done && !harvest_full(m->h))
+			(void)write_one(m, name[i], &x[i], NULL);
 }
 
 /* What is prepared; while nothing is, others have the device. */
@@ -382,6 +404,8 @@ static int make_all(struct maker *m, struct ready *r, const char **name,
 
 	while (!rc && !harvest_full(m->h) &&
 	       (rc = next_drafts(m, r, &i, &drafts, &why, e)) > 0) {
+		int64_t began = now_ns();
+
 		rc = 0;
 		if (drafts)
 			rc = grow_first(m, drafts, &x[i], e);
@@ -389,10 +413,13 @@ static int make_all(struct maker *m, struct ready *r, const char **name,
 			snprintf(x[i].why, sizeof(x[i].why), "%s", why);
 		json_free(drafts);
 		drafts = NULL;
-		x[i].done = 1;
+		x[i].seconds = (double)(now_ns() - began) / 1e9;
+		x[i].done = !rc;
 		if (!rc)
 			rc = write_done(m, name, x, &at, n, e);
 	}
+	if (x && rc)
+		write_rest(m, name, x, n);
 	for (i = 0; x && i < n; i++)
 		json_free(x[i].told);
 	free(x);

@@ -78,6 +78,7 @@ static int hand_ask(struct hand *d, const char *text, struct json **told,
 	if (!rc) {
 		str_adds(&req, text);
 		rc = oracle_ask(d->j, &d->o, &req, told, f) ? 1 : 0;
+		/* Nobody answered; an answer may still come. */
 		if (rc && !f->phase)
 			hand_close(d);
 	}
@@ -86,7 +87,7 @@ static int hand_ask(struct hand *d, const char *text, struct json **told,
 	return rc;
 }
 
-/* As hand_ask; once more where nobody answered. */
+/* As hand_ask; once more where the process ended. */
 static int hand_ask_again(struct hand *d, const char *text,
 			  struct json **told, struct fail *f, struct err *e)
 {
@@ -95,7 +96,7 @@ static int hand_ask_again(struct hand *d, const char *text,
 	for (int i = 0; i < TRIES && !sig_caught(); i++) {
 		memset(f, 0, sizeof(*f));
 		rc = hand_ask(d, text, told, f, e);
-		if (rc <= 0 || f->phase)
+		if (rc <= 0 || f->phase || !f->fault)
 			break;
 	}
 	return rc >= 0 && sig_caught() ?

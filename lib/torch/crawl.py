@@ -38,8 +38,8 @@ OUT = (
      r"poisson$|rrelu|fractional", "random"),
     (r"empty|^(new_)?(full|zeros|ones)|^(arange|linspace|logspace|eye|tri[lu]_indices)|_like$",
      "does not depend on values"),
-    (r"cholesky|(^|\.)eig|svd$|svd_lowrank|pca_lowrank|(^|\.)qr$|lobpcg|ldl|geqrf|ormqr|"
-     r"householder",
+    (r"cholesky|(^|\.)eig|svd$|svd_lowrank|pca_lowrank|(^|\.)qr$|(^|\.)lu$|lu_factor|lobpcg|ldl|"
+     r"geqrf|ormqr|householder",
      "wants special matrices, or gives one of many results"),
     (r"ctc_loss|max_unpool", "wants arguments that fit each other"),
     (r"sparse|jiterator|^ops\.|^torch\.ops|signal\.windows|^(item|nonzero|to|cpu|cuda|type|double|"
@@ -50,6 +50,8 @@ OUT = (
 )
 # Those whose first two arguments torch's samples have the other way round.
 SWAPPED = r"^where$|polygamma$|^einsum$|\.embedding$"
+# Counts of few elements each, which another operator's last digits change by a whole.
+COUNTS = r"histc$|histogram$"
 # What the tensors of an operator stand for, by position.
 POSITIVE = (0.1, 3.0)
 USUAL = (
@@ -203,8 +205,8 @@ def piece_of(name, info, sample, signs):
              for i, t in enumerate(lit.tensors)]
     floats = [i for i, s in enumerate(specs) if pieces.is_float(s)]
     label = head[:-1].replace("{0}", "torch.Tensor")
-    return {"name": label, "init": None, "call": call, "chain": floats[0] if floats else None,
-            "inputs": specs}
+    chain = floats[0] if floats and not re.search(COUNTS, name) else None
+    return {"name": label, "init": None, "call": call, "chain": chain, "inputs": specs}
 
 
 def tensors_of(sample):
