@@ -206,6 +206,12 @@ def key_of(*parts):
         return setup.short_hash(torch.__version__, torch.__file__, f.read(), *parts)
 
 
+def dynamo(cache):
+    """What the first dispatch mode of a process imports: 880 files, two seconds."""
+    with scratch(cache), cuda_untouched():
+        importlib.import_module("torch._dynamo")
+
+
 def prime(cache):
     """What every device's graphs need."""
     with scratch(cache), cuda_untouched():

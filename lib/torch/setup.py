@@ -18,6 +18,7 @@ import torch
 from catorch import proto
 
 CHANNEL = 3
+DISPATCH = {"crawl", "hf", "combine", "task"}    # roles that record what is dispatched
 
 
 def cpu_flags():
@@ -161,6 +162,10 @@ class Env:
         when they are not told.  Whether there was something to do."""
         if role == "record" and "catorch.record" not in sys.modules:
             from catorch import record  # noqa: F401
+            return True
+        if role in DISPATCH and "torch._dynamo" not in sys.modules:
+            from catorch import inductor
+            inductor.dynamo(self.cache)
             return True
         kind = (device or ("cuda" if cuda_here() else "cpu")).partition(":")[0]
         if role != "compile" or kind in self.ready:
