@@ -487,7 +487,7 @@ int crawl_torch(struct harvest *h, const char *role, struct err *e)
 	m.j = judge_open(&o, e);
 	if (!m.j)
 		return -1;
-	if (!h->o->task_s)
+	if (h->o->task_s <= 0)
 		h->o->task_s = on_cuda(&m) ? TASK_CUDA : TASK_CPU;
 	m.j->o.task_s = h->o->task_s;
 	h->timed = 1;
