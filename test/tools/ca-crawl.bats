@@ -157,7 +157,7 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 		all(.[]; .index == null and .hi < 32)' out
 	# What counts is no second operator; pivots hang on last digits.
 	jq -se 'map(select(.parts == ["torch.histc"]))[0].pieces[0].chain == null' out
-	! grep -q lu_factor out
+	[ "$(grep -c lu_factor out)" = 0 ]
 	for name in tile clone; do
 		[[ $stderr == *"skipped '$name': an operator changes nothing"* ]]
 	done
@@ -194,7 +194,7 @@ pyarrow.parquet.write_table(pyarrow.table({"ops": ["[]"], "data_source": ["set#x
 	status=0
 	wait $pid || status=$?
 	[ "$status" = 143 ]
-	! grep 'did not answer' said
+	[ "$(grep -c 'did not answer' said)" = 0 ]
 }
 
 @test "sizes are found in few tries" {
