@@ -13,13 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/child.h"
 #include "base/io.h"
 #include "base/sig.h"
 
-#define LEAVE_S 5
+/* From the end of its input to SIGTERM, and from that to SIGKILL. */
+#define LEAVE_S 1
 #define ANSWER_MAX ((size_t)32 << 20)	/* ids of a long prompt included */
 
 struct model {
@@ -27,10 +29,67 @@ struct model {
 	const struct net_idle *idle;	/* NULL: none yet */
 	struct net_idle through;
 	struct chat *chat;	/* NULL: the coprocess */
-	pid_t pid;
-	int to, from;
+	pid_t pid, keeper;	/* 0: none */
+	int to, from, life;
 	struct str in;
 };
+
+/* Waits until the command has ended, which may be another's child. */
+static int left(int pidfd)
+{
+	struct pollfd f = { pidfd, POLLIN, 0 };
+	int64_t end = deadline_in(LEAVE_S);
+
+	while (poll(&f, 1, deadline_ms(end)) < 0 && errno == EINTR)
+		;
+	return f.revents != 0;
+}
+
+/*
+ * A process of its own with the caller's rights, which the rollout gives up
+ * (then it may not kill the command, nor may its PDEATHSIG): ends the command
+ * with its group once nobody holds the other end of `life` any more, however
+ * the rollout ended.
+ */
+static void keep(const struct model *m, int life) CA_NORETURN;
+static void keep(const struct model *m, int life)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
+	char none;
+
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	/* The others' ends of pipes above all. */
+	dup2(life, 0);
+	dup2(pidfd, 1);
+	syscall(SYS_close_range, 2, ~0U, 0);
+	while (read(0, &none, 1) < 0 && errno == EINTR)
+		;
+	if (pidfd >= 0 && !left(1)) {
+		kill(-m->pid, SIGTERM);
+		left(1);
+	}
+	kill(-m->pid, SIGKILL);
+	_exit(0);
+}
+
+static int start_keeper(struct model *m, struct err *e)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC))
+		return err_sys(e, CA_SOFTWARE, "cannot make a pipe");
+	m->life = fd[1];
+	m->keeper = child_fork();
+	if (!m->keeper)
+		keep(m, fd[0]);
+	close(fd[0]);
+	if (m->keeper > 0)
+		return 0;
+	m->keeper = 0;
+	return err_sys(e, CA_SOFTWARE, "cannot fork");
+}
 
 static int start_command(struct model *m, struct err *e)
 {
@@ -42,7 +101,7 @@ static int start_command(struct model *m, struct err *e)
 		return -1;
 	fcntl(m->to, F_SETFL, O_NONBLOCK);
 	fcntl(m->from, F_SETFL, O_NONBLOCK);
-	return 0;
+	return start_keeper(m, e);
 }
 
 /* The chat is opened before there is anything to serve. */
@@ -84,7 +143,7 @@ struct model *model_open(const struct agent_opts *o, const char *endpoint,
 	m->o = o;
 	m->through = (struct net_idle){ through_fds, through_ready, m };
 	c.idle = &m->through;
-	m->to = m->from = -1;
+	m->to = m->from = m->life = -1;
 	m->in.cap = ANSWER_MAX;
 	if (!endpoint) {
 		rc = start_command(m, e);
@@ -98,17 +157,24 @@ struct model *model_open(const struct agent_opts *o, const char *endpoint,
 	return NULL;
 }
 
-/* It ends when its input does.  One that does not is killed when we end
- * (PDEATHSIG), if we may not do it any more. */
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Its group goes before it is reaped, so that its number is still its own. */
 static void end_command(struct model *m)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0), status;
-	struct pollfd f = { pidfd, POLLIN, 0 };
+	int status;
 
-	if (poll(&f, 1, LEAVE_S * 1000) > 0 || !kill(m->pid, 0))
-		child_finish(m->pid, now_ns(), &status);
-	if (pidfd >= 0)
-		close(pidfd);
+	close_fd(&m->life);
+	if (!m->keeper)
+		kill(-m->pid, SIGKILL);
+	while (m->keeper && waitpid(m->keeper, NULL, 0) < 0 && errno == EINTR)
+		;
+	child_finish(m->pid, now_ns(), &status);
 }
 
 void model_close(struct model *m)
@@ -117,10 +183,8 @@ void model_close(struct model *m)
 	if (!m)
 		return;
 	chat_close(m->chat);
-	if (m->to >= 0)
-		close(m->to);
-	if (m->from >= 0)
-		close(m->from);
+	close_fd(&m->to);
+	close_fd(&m->from);
 	if (m->pid > 0)
 		end_command(m);
 	str_release(&m->in);

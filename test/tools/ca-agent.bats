@@ -313,6 +313,30 @@ put() { # text: a turn that writes model_new.py
 	[[ $output = "ca-agent: $(jq -r .id out): api_error: status 401: scripted" ]]
 }
 
+@test "nothing of a model command outlives its rollout" {
+	# Deaf to the end of its input and to SIGTERM, as is what it started.
+	nap=sleep\ 7$RANDOM
+	printf 'trap "" TERM\n%s & read -r _; echo "$1"; %s\n:\n' "$nap" "$nap" >deaf
+	run "$bin/ca-agent" --model-cmd 'sh deaf {}' --skill skill -d cpu --judge ./judge tasks
+	[ "$status" = 75 ]
+	[ -z "$(pgrep -f "^$nap")" ]
+	# However the rollout ends.
+	"$bin/ca-agent" --model-cmd "sed q >/dev/null; $nap; :" --skill skill -d cpu \
+		--judge ./judge tasks >out 2>err 3>&- &
+	for _ in $(seq 600); do
+		pgrep -f "^$nap" >/dev/null && break
+		sleep 0.1
+	done
+	kill -KILL "$(ps -o ppid= -p "$(ps -o ppid= -p "$(pgrep -f "^$nap")")")"
+	kill -TERM $!
+	wait $! || true
+	for _ in $(seq 600); do
+		pgrep -f "^$nap" >/dev/null || break
+		sleep 0.1
+	done
+	[ -z "$(pgrep -f "^$nap")" ]
+}
+
 @test "what a model says is never a fault of its server" {
 	# NUL, half a pair: neither can be in a record, and both are its own doing.
 	for text in 'a\u0000b' 'a\ud800b' 'a\udc00b'; do
