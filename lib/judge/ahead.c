@@ -37,6 +37,13 @@ static void cache_name(const struct program *p, char out[HASH_HEX])
 	hex(sum, HASH_LEN, out);
 }
 
+int ahead_parks(const struct judge *j)
+{
+	const char *v = getenv("CA_PARK_CUDA");
+
+	return judge_on_cuda(j) && v && *v && strcmp(v, "0") != 0;
+}
+
 /* Whether CUPTI is to look, at what is judged: it serves one of a process,
  * torch's profiler or ours. */
 static int traced(const struct judge *j, const struct purpose *u)
@@ -80,7 +87,7 @@ static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
 		.node = j->dev->node, .gpu = j->dev->gpu,
 		.jail = j->jail,
 		.may_exec = u->may_exec,
-		.parked = judge_on_cuda(j) && !u->may_exec &&
+		.parked = ahead_parks(j) && !u->may_exec &&
 			  !(u->p && u->p->table),
 		.cache = cache && cache[0] ? cache : NULL,
 	};
@@ -341,7 +348,7 @@ void ahead_provide(struct judge *j)
 	int gate[2], rc = 0;
 
 	if (!j->times || !j->host || !torch_is_shared(j->host) ||
-	    !judge_on_cuda(j) || !device_cuda_roomy(j->dev))
+	    !ahead_parks(j) || !device_cuda_roomy(j->dev))
 		return;
 	/* Its other end closes with this process. */
 	if (pipe2(gate, O_CLOEXEC))

@@ -140,7 +140,7 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 		return 0;
 	}
 	judge_rest(j);
-	j->defers = judge_on_cuda(j) && device_cuda_roomy(j->dev);
+	j->defers = ahead_parks(j) && device_cuda_roomy(j->dev);
 	rc = device_lease(j->dev, exclusive, j->o.lease_s, patience, e);
 
 	spent(j, SPENT_LEASE, began);
@@ -169,7 +169,10 @@ void judge_leave(struct judge *j)
 	/* The ends of processes, of their contexts above all, would disturb
 	 * somebody's clock, so that they keep the lease; but others may prepare
 	 * meanwhile, whoever reads the record among them. */
-	if ((j->nending || j->nlater) && !j->dev->ops->share(j->dev)) {
+	int later = (j->nending || j->nlater) &&
+		    (!judge_on_cuda(j) || ahead_parks(j));
+
+	if (later && !j->dev->ops->share(j->dev)) {
 		j->rests = 1;
 		return;
 	}

@@ -5,6 +5,7 @@
 #include "judge/options.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,7 +61,7 @@ static void yield(const struct judging *g, struct pollfd *in)
 {
 	const char *d = g->o->device ? g->o->device : device_default();
 
-	if (strcmp(d, "cpu"))
+	if (strcmp(d, "cpu") && getenv("CA_PARK_CUDA"))
 		(void)poll(in, 1, YIELD_MS);
 }
 
@@ -85,7 +86,7 @@ void judging_rest(struct judging *g, int fd, int times)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	/* Not at once: who reads what was just judged may want the device. */
-	if (!g->crew && g->j && judge_on_cuda(g->j) &&
+	if (!g->crew && g->j && ahead_parks(g->j) &&
 	    poll(&p, 1, REST_MS) == 0)
 		judge_begin(g->j, fd, times);
 }

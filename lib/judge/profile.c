@@ -124,7 +124,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	race[RACE_CANDIDATE].runs = 1;
 	set_baselines(j, s->task, s->tasklen, race);
 	p->t.quick = j->o.quick && !judge_on_cuda(j);
-	j->keeps = j->o.quick && judge_on_cuda(j);
+	j->keeps = j->o.quick && ahead_parks(j);
 	j->times = 1;
 	if (oracle_open(j, &o, "oracle", 0, &p->f))
 		goto out;
