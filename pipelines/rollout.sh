@@ -80,7 +80,8 @@ jq -rn --argjson in "$in" --argjson price "$price" '
 		"; mean \([.[].outcome.reward | numbers] | mean)",
 	"stopped by  " + counts(.[].outcome.stop_reason),
 	"turns       \(total(.cost.turns)), tries \(total(.cost.tries))",
-	"tokens      \(total(.cost.prompt_tokens)) in, \(total(.cost.completion_tokens)) out",
+	"tokens      \(total(.cost.prompt_tokens)) in, \(total(.cost.completion_tokens)) out" +
+		(if any(.[]; .cost.estimated) then " (some estimated)" else "" end),
 	"seconds     model \(total(.cost.model_seconds) | round), judge " +
 		"\(total(.cost.judge_seconds) | round), GPU \(total(.cost.gpu_seconds) | round)",
 	"cost        \((total(.cost.prompt_tokens) * $in + total(.cost.completion_tokens) * $price) / 1e6)",

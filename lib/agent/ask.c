@@ -9,6 +9,8 @@
 
 #include "base/io.h"
 
+#define TOKEN_BYTES 3		/* of one that is only estimated */
+
 static void add_number(struct jw *w, const char *key, double v)
 {
 	if (v >= 0)
@@ -103,6 +105,24 @@ static int log_stop(struct rollout *r, enum stop s, const char *why,
 	return event_end(r, e);
 }
 
+/* Tokens as the server counted them.  Where it does not tell, budgets have to
+ * hold all the same: rather too many, as source has more than prose. */
+static void write_usage(struct jw *w, const struct chat_answer *a,
+			size_t sent, size_t got)
+{
+	int64_t prompt = a->prompt_tokens, completion = a->completion_tokens;
+
+	jw_key(w, "usage");
+	jw_obj(w);
+	jw_kint(w, "prompt", prompt > 0 ? prompt :
+		(int64_t)(sent / TOKEN_BYTES) + 1);
+	jw_kint(w, "completion", completion > 0 ? completion :
+		(int64_t)(got / TOKEN_BYTES) + 1);
+	if (prompt <= 0 || completion <= 0)
+		jw_kbool(w, "estimated", 1);
+	jw_end_obj(w);
+}
+
 static int log_answer(struct rollout *r, const struct chat_answer *a,
 		      struct err *e)
 {
@@ -111,10 +131,13 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 					   NULL);
 	const char *mode = json_get_str(a->root, "logprobs_mode", NULL);
 	struct jw *w = event_begin(r, "turn");
+	size_t got;
 
 	jw_kint(w, "n", r->s.turn + 1);
 	jw_key(w, "got");
+	got = r->log.line.len;
 	jw_node(w, a->message);
+	got = r->log.line.len - got;
 	/* No record could hold what comes of it. */
 	if (r->log.line.len > HISTORY_MAX)
 		return log_stop(r, STOP_CONTEXT, "one answer was longer than "
@@ -122,12 +145,7 @@ static int log_answer(struct rollout *r, const struct chat_answer *a,
 	jw_kstr(w, "finish", a->finish);
 	if (cut)
 		jw_kstr(w, "cut", cut);
-	jw_key(w, "usage");
-	jw_obj(w);
-	jw_kint(w, "prompt", a->prompt_tokens > 0 ? a->prompt_tokens : 0);
-	jw_kint(w, "completion", a->completion_tokens > 0 ?
-		a->completion_tokens : 0);
-	jw_end_obj(w);
+	write_usage(w, a, r->body.len, got);
 	if (weights)
 		jw_kstr(w, "weights", weights);
 	if (r->o->token_ids && mode)
@@ -178,8 +196,6 @@ int ask_model(struct rollout *r, struct err *e)
 	if (event_end(r, e) ||
 	    model_ask(r->model, r->body.buf, r->body.len, r->deadline, &a, e))
 		return -1;
-	if (r->body.alloc > 1 << 20)
-		str_release(&r->body);
 	if (log_sync(&r->log, e)) {
 		chat_answer_release(&a);
 		return -1;
@@ -201,5 +217,7 @@ int ask_model(struct rollout *r, struct err *e)
 		rc = log_stop(r, STOP_API_ERROR, a.text, e);
 	}
 	chat_answer_release(&a);
+	if (r->body.alloc > 1 << 20)
+		str_release(&r->body);
 	return rc;
 }

@@ -74,7 +74,7 @@ struct pool {
 	struct output out;
 	struct progress progress;
 	struct pollfd *fds;
-	int exit_code, gone;
+	int exit_code, gone, estimated;
 	size_t faults;		/* rollouts that came to nothing */
 };
 
@@ -278,6 +278,16 @@ static void note_fault(struct pool *p, const struct json *record, enum stop s)
 	     p->faults == SAID ? "; further ones are only counted" : "");
 }
 
+/* Once: budgets and cost hold what nobody counted. */
+static void note_estimate(struct pool *p)
+{
+	if (p->estimated++)
+		return;
+	progress_wipe(&p->progress);
+	warn("the model's answers have no usage: tokens are estimated, one "
+	     "for every three bytes");
+}
+
 /* Puts the record of a rollout out, and what became of it into the counts. */
 static enum stop emit(struct pool *p, const struct str *line)
 {
@@ -290,6 +300,8 @@ static enum stop emit(struct pool *p, const struct str *line)
 	progress_count(&p->progress, stop_name(s));
 	if (stop_is_fault(s))
 		note_fault(p, j, s);
+	if (json_bool(json_path(j, "cost.estimated"), 0))
+		note_estimate(p);
 	json_free(j);
 	return s;
 }

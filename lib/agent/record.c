@@ -154,6 +154,8 @@ static void write_cost(struct jw *w, const struct rollout *r)
 	jw_kint(w, "turns", s->turn);
 	jw_kint(w, "prompt_tokens", s->prompt_sum);
 	jw_kint(w, "completion_tokens", s->completion_sum);
+	if (s->estimated)
+		jw_kbool(w, "estimated", 1);
 	jw_kint(w, "tries", s->gpu_calls);
 	if (!r->o->no_prov) {
 		jw_knum(w, "seconds", spent_s(r));

@@ -74,6 +74,7 @@ struct state {
 	char cwd[4096];
 	int shells;		/* commands started so far */
 	int64_t prompt_last, prompt_sum, completion_sum, requests;
+	int estimated;		/* some of these, as nobody told them */
 	int64_t gpu_calls;
 	int violations;
 	double wall_s, model_s, gpu_s;	/* spent before this process */

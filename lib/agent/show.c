@@ -387,10 +387,11 @@ static void show_cost(struct show *s)
 
 	if (json_type(c) != JSON_OBJECT)
 		return;
-	str_addf(&text, "%lld turns, %lld tokens in, %lld out, %lld tries",
+	str_addf(&text, "%lld turns, %lld tokens in, %lld out%s, %lld tries",
 		 (long long)json_get_int(c, "turns", 0),
 		 (long long)json_get_int(c, "prompt_tokens", 0),
 		 (long long)json_get_int(c, "completion_tokens", 0),
+		 json_get_bool(c, "estimated", 0) ? " (estimated)" : "",
 		 (long long)json_get_int(c, "tries", 0));
 	if (json_get(c, "seconds"))
 		str_addf(&text, ", %.1f s (model %.1f, judge %.1f)",

@@ -365,6 +365,7 @@ static int apply_turn(struct state *s, const struct json *ev, struct err *e)
 	s->prompt_sum += s->prompt_last;
 	s->completion_sum += json_get_int(usage, "completion", 0);
 	s->prompt_last += json_get_int(usage, "completion", 0);
+	s->estimated |= json_get_bool(usage, "estimated", 0);
 	s->model_s += json_num(json_path(ev, "prov.model_s"), 0);
 	snprintf(s->logprobs, sizeof(s->logprobs), "%s",
 		 json_get_str(ev, "logprobs_mode", ""));

@@ -191,6 +191,14 @@ static void no_message(const char *body, size_t len, struct chat_answer *a)
 		 text);
 }
 
+/* A number of tokens that can be one; -1: not told. */
+static int64_t tokens(const struct json *usage, const char *key)
+{
+	int64_t n = json_get_int(usage, key, -1);
+
+	return n < 0 || n > INT32_MAX ? -1 : n;
+}
+
 /* 0, or -1 with a->text: the body is no completion. */
 static int take_body(const char *body, size_t len, struct chat_answer *a)
 {
@@ -203,8 +211,8 @@ static int take_body(const char *body, size_t len, struct chat_answer *a)
 	a->message = json_get(choice, "message");
 	a->finish = json_get_str(choice, "finish_reason", NULL);
 	usage = json_get(a->root, "usage");
-	a->prompt_tokens = json_get_int(usage, "prompt_tokens", -1);
-	a->completion_tokens = json_get_int(usage, "completion_tokens", -1);
+	a->prompt_tokens = tokens(usage, "prompt_tokens");
+	a->completion_tokens = tokens(usage, "completion_tokens");
 	if (!a->root)
 		snprintf(a->text, sizeof(a->text), "the answer is no JSON: "
 			 "%.400s", e.msg);

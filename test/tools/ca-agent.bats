@@ -172,6 +172,26 @@ http() {
 	stopped wall
 }
 
+@test "budgets of tokens hold where nobody counts them" {
+	local usage
+	for usage in '{}' '{"completion_tokens":-5,"prompt_tokens":1e30}' \
+		'{"completion_tokens":0,"prompt_tokens":0}'; do
+		script "$(jq -c --argjson u "$usage" '. + {extra: {usage: $u}}' <<<"$(sh_turn 'date +%N; head -c 3000 /dev/urandom | base64')")"
+		agent --turns 20 --out-tokens 200 -k 2 2>err
+		jq -es 'all(.[]; .outcome.stop_reason == "cost" and .cost.completion_tokens > 200 and .cost.estimated
+			and (.turns | length < 20 and all(.[]; .usage.estimated)))' out
+		[ "$(grep -c 'tokens are estimated' err)" = 1 ]
+		agent --turns 60 --ctx 9000 -q 2>err
+		stopped context
+		[ ! -s err ]
+		jq -e '.turns[-1].usage | .prompt + .completion >= 9000 - 64 and .prompt < 12000' out
+	done
+	script "$(sh_turn 'date +%N')" "$done_turn"
+	agent 2>err
+	jq -e '.cost | has("estimated") | not' out
+	[ ! -s err ]
+}
+
 # judge_by_name: a judge for which model_new.py is its own speedup, or "bad"; it
 # says whether it was handed results of an earlier judgement.
 judge_by_name() {
