@@ -17,6 +17,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin}
 model='' out='' dev=cuda seeds=3 at_once=1 rounds=20 tasks=16 k=1 held=8 every=5 warm=40
 ctx=3072 all=0
+usage() { sed -n '4,13s/^# \{0,1\}//p' "$0" >&$((1 + (${1:-64} > 0))) && exit "${1:-64}"; }
+case ${1-} in -h | --help) usage 0 ;; esac
 while getopts m:o:d:s:p:r:n:k:H:v:w:c:a opt; do
 	case $opt in
 	m) model=$OPTARG ;;
@@ -32,13 +34,10 @@ while getopts m:o:d:s:p:r:n:k:H:v:w:c:a opt; do
 	w) warm=$OPTARG ;;
 	c) ctx=$OPTARG ;;
 	a) all=1 ;;
-	*) model='' && break ;;
+	*) usage ;;
 	esac
 done
-[ -n "$model" ] && [ -n "$out" ] || {
-	sed -n '4,13s/^# \{0,1\}//p' "$0" >&2
-	exit 64
-}
+[ -n "$model" ] && [ -n "$out" ] || usage
 mkdir -p "$out/model" "$out/skill"
 for f in "$model"/*; do ln -sf "$(realpath "$f")" "$out/model/"; done
 ln -sf "$here/learn/chat_template.jinja" "$out/model/chat_template.jinja"

@@ -5,6 +5,8 @@
 # wrong, broken and cheating ones, and prints what each is worth.  Without a
 # device named: the GPU if there is one (and nvcc), else the CPU.
 set -eu -o pipefail
+usage() { sed -n '4,6s/^# \{0,1\}//p' "$0" >&$((1 + (${1:-64} > 0))) && exit "${1:-64}"; }
+case ${1-} in '' | cpu | cuda) ;; -h | --help) usage 0 ;; *) usage ;; esac
 cd "$(dirname "$0")/.."
 
 pick_device() {

@@ -16,11 +16,14 @@ set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 
-usage() {
-	sed -n '4,15s/^# \{0,1\}//p' "$0"
+usage() { sed -n '4,15s/^# \{0,1\}//p' "$0"; }
+fail() { # status, text
+	echo "rollout.sh: $2" >&2
+	exit "$1"
 }
 
 ends=() judges=() model='' out='' jobs=8 k=1 in=0 price=0
+[ "${1-}" != --help ] || set -- -h
 while getopts e:m:o:j:k:J:c:C:h opt; do
 	case $opt in
 	e) ends+=(--endpoint "$OPTARG") ;;
@@ -42,35 +45,39 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 	shift
 done
 [ $# = 0 ] || shift
-[ ${#ends[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] || {
-	usage >&2
-	exit 64
-}
-jq -en --arg a "$in" --arg b "$price" '[$a, $b | tonumber] | all(. >= 0)' >/dev/null 2>&1 || {
-	echo "rollout.sh: -c and -C take dollars" >&2
-	exit 64
-}
+[ ${#ends[@]} -gt 0 ] && [ -n "$model" ] && [ -n "$out" ] && [ ${#tasks[@]} -gt 0 ] ||
+	{ usage >&2 && exit 64; }
+jq -en --arg a "$in" --arg b "$price" '[$a, $b | tonumber] | all(. >= 0)' >/dev/null 2>&1 ||
+	fail 64 '-c and -C take dollars'
+for opt; do
+	case $opt in
+	-o* | -[!-]*o* | --outp* | --dir* | --sh* | --ser* | --ex*)
+		fail 64 "'$opt' is not for what is behind --: trajectories go to -o DIR"
+		;;
+	esac
+done
 mkdir -p "$out"
-exec 9>"$out/lock"
-flock -n 9 || {
-	echo "rollout.sh: another run is at work in '$out'" >&2
-	exit 75
-}
+exec 9>>"$out/lock"
+# What a kill left behind ends by itself.
+flock -n 9 || { ! kill -0 "$(cat "$out/lock")" 2>/dev/null && flock -w 60 9; } ||
+	fail 75 "another run is at work in '$out'"
+echo $$ >"$out/lock"
 
 status=0
-"$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
+setpriv --pdeathsig TERM "$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
 	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" || status=$?
 # 75: some were broken off; 65: some lines were no tasks.
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
 *)
-	echo "rollout.sh: ca-agent ended with status $status; the same command goes on" >&2
-	exit "$status"
+	[ "$status" -lt 128 ] || fail "$status" 'interrupted; the same command goes on'
+	fail "$status" 'ca-agent says above what is wrong; what is finished is kept'
 	;;
 esac
 
 jq -rn --argjson in "$in" --argjson price "$price" '
-	def counts(f): [f] | group_by(.) | map("\(.[0] // "none"): \(length)") | join(", ");
+	def counts(f): [f] | group_by(.) | map("\(.[0] // "none"): \(length)") | join(", ") |
+		if . == "" then "none" else . end;
 	def total(f): [.[] | f // 0] | add // 0;
 	def mean: if length == 0 then "none" else add / length * 100 | round / 100 end;
 	[inputs | select(.kind == "trajectory") |

@@ -20,10 +20,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 bin=$(cd "$bin" && pwd)
 
-usage() {
-	sed -n '4,17s/^# \{0,1\}//p' "$0" >&2
-	exit 64
-}
+usage() { sed -n '4,17s/^# \{0,1\}//p' "$0" >&$((1 + (${1:-64} > 0))) && exit "${1:-64}"; }
 fail() { # status, text
 	echo "synth: $2" >&2
 	exit "$1"
@@ -39,6 +36,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--json) show=. && shift && continue ;;
 	--) shift && break ;;
+	-h | --help) usage 0 ;;
 	esac
 	[ $# -gt 1 ] || usage
 	case $1 in

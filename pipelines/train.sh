@@ -23,10 +23,7 @@ set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${CA_BIN:-$here/../bin} && [ -d "$bin" ] || bin=$here/../../../bin
 
-usage() {
-	sed -n '4,25s/^# \{0,1\}//p' "$0" >&2
-	exit 64
-}
+usage() { sed -n '4,25s/^# \{0,1\}//p' "$0" >&$((1 + (${1:-64} > 0))) && exit "${1:-64}"; }
 model='' out='' warm=0 rounds=2 k=1 jobs=8 dev=cpu ctx=4096 only='' url='' val='' every=1
 seed=0 common='' rft_opts='' vp_opts='' ppo_opts='' single='' raw=0 rft=1 vpretrain=1 stay=0
 extra=() tasks=()
@@ -62,6 +59,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		esac
 		shift
 		;;
+	-h | --help) usage 0 ;;
 	-*) usage ;;
 	*) tasks+=("$1") ;;
 	esac

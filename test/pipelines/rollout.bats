@@ -38,11 +38,52 @@ teardown() {
 	# Not while another one is at work there.
 	exec 8>out.d/lock
 	flock 8
+	echo $$ >out.d/lock
 	run rollouts -e "$url" -k 2 tasks
 	[ "$status" = 75 ]
 	exec 8>&-
 	sort out.d/trajectories.ndjson | cmp - first
-	"$root/pipelines/rollout.sh" -h | grep -q '^Tasks in, trajectories out'
+	for help in -h --help; do
+		"$root/pipelines/rollout.sh" $help | grep -q '^Tasks in, trajectories out'
+	done
+}
+
+@test "what the same command cannot mend is not said to go on" {
+	script "$done_turn"
+	serve
+	refused() { # status, text, arguments
+		CA_BIN=$bin run "$root/pipelines/rollout.sh" -e "$url" -m m -o bad.d "${@:3}"
+		echo "$output"
+		[ "$status" = "$1" ]
+		[[ $output = *"$2"* ]]
+		[[ $output != *'goes on'* ]]
+	}
+	refused 66 "skill 'nowhere'" tasks -- --skill nowhere
+	refused 66 "cannot open 'missing'" missing -- --skill skill -d cpu
+	refused 64 "'--jobs'" -j x tasks
+	for opt in -ofoo -vofoo --output=foo --dir=foo --show --export=atif --serve-judge; do
+		refused 64 "'$opt' is not for what is behind --" tasks -- $opt
+	done
+	# Others that look like them are.
+	refused 65 'cannot parse' - -- --skill skill -d cpu --out-tokens 9 --disk 1G --seed 3 <<<kind
+	[[ $output = *'rewards     none; mean none'* ]]
+}
+
+@test "killed alone it takes its rollouts along, and the same command goes on" {
+	script "$(sh_turn 'touch begun; sleep 600' '{"timeout":600000}')" "$done_turn"
+	serve
+	CA_BIN=$bin "$root/pipelines/rollout.sh" -e "$url" -m m -o out.d -J ./judge tasks -- --skill skill \
+		-d cpu >/dev/null 2>&1 3>&- &
+	for _ in $(seq 600); do
+		[ -z "$(ls out.d/run/*/work/begun 2>/dev/null)" ] || break
+		sleep 0.1
+	done
+	kill -KILL $!
+	wait $! || true
+	script "$done_turn"
+	serve
+	rollouts -e "$url" -J ./judge tasks
+	grep -q '^stopped by  final: 1$' summary
 }
 
 # rollouts ARG...: of the script, into out.d, summary in summary
