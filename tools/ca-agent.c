@@ -18,6 +18,7 @@
 #include "cu/cu.h"
 #include "judge/judge.h"
 #include "judge/rules.h"
+#include "net/chat.h"
 #include "net/net.h"
 #include "rec/stage.h"
 #include "reward/reward.h"
@@ -166,7 +167,9 @@ static void check(const struct common *c)
 	for (i = 0; i < endpoints.n; i++)
 		if (net_check_url(endpoints.item[i], &e))
 			die_err(&e);
-	if (!endpoints.n == !agent.model_cmd)
+	if (endpoints.n && agent.model_cmd)
+		die(CA_USAGE, "--endpoint and --model-cmd exclude each other");
+	if (!endpoints.n && !agent.model_cmd)
 		die(CA_USAGE, "one of --endpoint and --model-cmd is needed");
 	if (endpoints.n && !*agent.model)
 		die(CA_USAGE, "--endpoint needs --model");
@@ -174,6 +177,9 @@ static void check(const struct common *c)
 		die(CA_USAGE, "--resume needs --dir");
 	if (judges.n && pool.own_judges)
 		die(CA_USAGE, "--judge and --judges exclude each other");
+	if (judges.n && (remember || judge.trust_key))
+		die(CA_USAGE, "--remember and --trust-key are for our own "
+		    "judges, not for --judge");
 	if (agent.single_turn && agent.eval)
 		die(CA_USAGE, "--single-turn and --eval exclude each other");
 	if (agent.body)
@@ -184,6 +190,8 @@ static void check(const struct common *c)
 	agent.key = getenv("OPENAI_API_KEY");
 	if (agent.key && !*agent.key)
 		agent.key = NULL;
+	if (endpoints.n && agent.key && chat_check_key(agent.key, &e))
+		die_err(&e);
 }
 
 static void defaults(void)
@@ -329,6 +337,11 @@ static int run(const struct common *c, int argc, char **argv, int first)
 	char self[4096];
 	int rc;
 
+	if (show + !!export + serve > 1)
+		die(CA_USAGE, "--show, --export and --serve-judge exclude "
+		    "each other");
+	if (all && !show)
+		die(CA_USAGE, "--all is for --show");
 	if (show || export)
 		return translate(c, argc, argv, first);
 	if (serve) {

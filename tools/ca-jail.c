@@ -148,6 +148,8 @@ int main(int argc, char **argv)
 
 	if (!probe && at == argc)
 		die(CA_USAGE, "no command");
+	if (probe && at < argc)
+		die(CA_USAGE, "--probe takes no command");
 	if (sig_catch(&e))
 		die_err(&e);
 	rc = probe ? print_probe(&e) : run(argv + at, &r, &e);

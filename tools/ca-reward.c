@@ -184,6 +184,8 @@ int main(int argc, char **argv)
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
 	set_rules();
+	if (table && strcmp(c.out, "-"))
+		die(CA_USAGE, "-o is for records, and --table writes none");
 	if (judging_init(&judging, &opts, &c, &e) ||
 	    mac_key_load(&key, opts.trust_key, &e))
 		die_err(&e);

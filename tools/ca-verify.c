@@ -93,6 +93,8 @@ int main(int argc, char **argv)
 
 	judge_defaults(&opts);
 	first = opt_parse(&tool, argc, argv, &c);
+	if (explain && strcmp(c.out, "-"))
+		die(CA_USAGE, "-o is for records, and --explain writes none");
 	if (judging_init(&judging, &opts, &c, &e))
 		die_err(&e);
 	if (judging_share(&judging, &ops, &c, argv + first, &e))

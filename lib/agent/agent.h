@@ -83,6 +83,10 @@ int stop_is_fault(enum stop s);
 #define ROLLOUT_RECORD "trajectory.json"
 #define ROLLOUT_LOG "log.ndjson"
 
+/* The record of a rollout that left none, with its LF. */
+void rollout_failure(const struct agent_opts *o, const struct agent_task *t,
+		     enum stop s, const char *why, struct str *line);
+
 /* The words for a model: system and first user message, as texts. */
 int prompt_system(const struct agent_opts *o, struct str *out, struct err *e);
 void prompt_user(const struct agent_opts *o, const char *code,

@@ -242,9 +242,11 @@ static void take_workdir(struct feed *f, const char *path)
 	if (workdir_read(path, &r, &e)) {
 		complain("%s", e.msg);
 		f->code_open = e.code;
+	} else if (!(code = workdir_code(&r)) || !*code) {
+		complain("'%s/model.py' is empty", path);
+		f->code_bad = CA_DATAERR;
 	} else {
-		code = workdir_code(&r);
-		take_task(f, code ? code : "");
+		take_task(f, code);
 	}
 	rec_release(&r);
 }

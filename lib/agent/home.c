@@ -122,17 +122,38 @@ static int put_fixed(const struct home *h, const char *skill,
 }
 
 /* Over what work directories hold, whose name ends with its digest, and what
- * is said first.  Where that cannot be read, no rollout can begin. */
-static void set_skill_id(struct agent_opts *a)
+ * is said first. */
+static int set_skill_id(struct agent_opts *a, struct err *e)
 {
 	static char sum[HASH_HEX];
 	struct str s = STR_INIT;
+	int rc;
 
 	str_adds(&s, strrchr(a->fixed, '-'));
-	prompt_system(a, &s, NULL);
+	rc = prompt_system(a, &s, e);
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);
 	a->skill_id = sum;
 	str_release(&s);
+	return rc ? err_wrap(e, "the skill") : 0;
+}
+
+/* What no rollout could do with this skill is told before the first one. */
+static int try_skill(const struct home *h, const char *fixed, struct err *e)
+{
+	char path[4200];
+	struct place p;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/.try.%d", h->dir, (int)getpid());
+	if (place_make(path, "", fixed, geteuid(), e))
+		return err_wrap(e, "the skill");
+	rc = place_open(&p, path, fixed, e);
+	if (!rc && place_is_fixed(&p, "kernels", strlen("kernels")))
+		rc = err_set(e, CA_CONFIG, "it holds kernels/, where the "
+			     "model could not write then");
+	place_close(&p);
+	remove_tree(path, NULL);
+	return rc ? err_wrap(e, "the skill") : 0;
 }
 
 int home_open(struct home *h, const char *dir, struct agent_opts *a,
@@ -155,10 +176,11 @@ int home_open(struct home *h, const char *dir, struct agent_opts *a,
 	if (strlen(h->dir) > 3900)
 		return err_set(e, CA_CONFIG, "'%s' is too long a name", dir);
 	if (check_reach(h->dir, e) || put_commands(h, e) || set_skill(a, e) ||
-	    put_fixed(h, a->skill, fixed, e))
+	    put_fixed(h, a->skill, fixed, e) || try_skill(h, fixed, e))
 		return -1;
 	a->fixed = fixed;
-	set_skill_id(a);
+	if (set_skill_id(a, e))
+		return -1;
 	set_python(a);
 	if (!getcwd(h->cwd, sizeof(h->cwd)))
 		strcpy(h->cwd, "/");
@@ -197,45 +219,6 @@ void home_clean(const struct home *h, const char *id, int keep)
 		remove_tree(path, NULL);
 }
 
-void home_failure(const struct job *j, const char *reason, const char *why,
-		  struct str *line)
-{
-	static const char *const lists[] = { "messages", "segments", "turns",
-					     "evaluations" };
-	struct jw w;
-	size_t i;
-
-	jw_init(&w, line);
-	jw_obj(&w);
-	jw_kstr(&w, "kind", "trajectory");
-	jw_kint(&w, "v", REC_V);
-	jw_kstr(&w, "id", j->id);
-	jw_key(&w, "task");
-	jw_obj(&w);
-	jw_kstr(&w, "id", j->task);
-	jw_kstr(&w, "code", j->code);
-	jw_end_obj(&w);
-	jw_ku64(&w, "seed", j->seed);
-	for (i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
-		jw_key(&w, lists[i]);
-		jw_arr(&w);
-		jw_end_arr(&w);
-	}
-	jw_kbool(&w, "redundant_loop", 0);
-	jw_key(&w, "outcome");
-	jw_obj(&w);
-	jw_key(&w, "final");
-	jw_null(&w);
-	jw_key(&w, "reward");
-	jw_null(&w);
-	jw_kstr(&w, "stop_reason", reason);
-	jw_kstr(&w, "why", why);
-	jw_kbool(&w, "trainable", 0);
-	jw_end_obj(&w);
-	jw_end_obj(&w);
-	str_addc(line, '\n');
-}
-
 void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 	      char out[REC_ID_LEN])
 {
@@ -254,6 +237,7 @@ void agent_id(const struct agent_opts *o, const char *task, int64_t k,
 		 (int)strcspn(o->device, ":"), o->device,
 		 o->grading ? o->grading : "", o->body ? o->body : "",
 		 o->skill_id ? o->skill_id : "");
+	str_addf(&s, "\n%.17g %lld", o->wall_s, (long long)o->disk);
 	sha256_hex(s.buf ? s.buf : "", s.len, sum);
 	snprintf(out, REC_ID_LEN, "%.32s", sum);
 	str_release(&s);

@@ -38,8 +38,4 @@ int home_record(const struct home *h, const char *id, struct str *line,
 /* A finished rollout's work directory is not needed any more. */
 void home_clean(const struct home *h, const char *id, int keep);
 
-/* The record of a rollout that left none. */
-void home_failure(const struct job *j, const char *reason, const char *why,
-		  struct str *line);
-
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/files.h"
 
@@ -161,8 +162,13 @@ static int edit(const struct place *p, const char *name, struct change *c,
 {
 	struct str text = STR_INIT, changed = STR_INIT;
 	struct json *book = NULL;
-	int rc = place_read(p, name, EDIT_MAX, &text, e);
+	const char *last;
+	int dir = place_parent(p, name, 0, &last, e);
+	int rc = dir < 0 || place_writable(p, dir, last, e) ||
+		 place_read(p, name, EDIT_MAX, &text, e) ? -1 : 0;
 
+	if (dir >= 0)
+		close(dir);
 	if (!rc) {
 		book = json_parse(text.buf, text.len, EDIT_MAX, NULL, e);
 		rc = book ? check(json_get(book, "cells"), c, e) : -1;

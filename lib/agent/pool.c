@@ -26,6 +26,8 @@
 #include "base/io.h"
 #include "base/sig.h"
 #include "build/limits.h"
+#include "cu/lease.h"
+#include "jail/jail.h"
 #include "net/net.h"
 #include "rec/progress.h"
 
@@ -310,9 +312,13 @@ static enum stop emit(struct pool *p, const struct str *line)
 static void emit_failure(struct pool *p, struct child *c, enum stop s,
 			 const char *why)
 {
+	struct agent_task t = {
+		.task = c->job.task, .code = c->job.code, .seed = c->job.seed
+	};
 	struct str line = STR_INIT;
 
-	home_failure(&c->job, stop_name(s), why, &line);
+	memcpy(t.id, c->job.id, sizeof(t.id));
+	rollout_failure(p->a, &t, s, why, &line);
 	if (!line.failed)
 		emit(p, &line);
 	str_release(&line);
@@ -566,6 +572,23 @@ static size_t builders(size_t n)
 	       n / CORES_BUILD : 8;
 }
 
+/* What would end every rollout is told before the first one. */
+static int check_place(const struct agent_opts *a, struct err *e)
+{
+	struct lease cpu = { -1, -1 };
+	struct jail_caps caps;
+	int rc;
+
+	if (jail_probe(&caps, e))
+		return -1;
+	if (!a->single_turn && caps.command < JAIL_FULL)
+		return err_set(e, CA_UNAVAILABLE, "commands of a model need a "
+			       "jail of level full: %s", caps.why);
+	rc = strcmp(a->device, "cpu") ? 0 : lease_open(&cpu, "cpu", e);
+	lease_close(&cpu);
+	return rc;
+}
+
 static int open_all(struct pool *p, int argc, char **argv, int first,
 		    struct err *e)
 {
@@ -584,7 +607,7 @@ static int open_all(struct pool *p, int argc, char **argv, int first,
 	};
 
 	p->at_once = AT_ONCE * cores();
-	if (home_open(&p->home, p->o->dir, p->a, e) ||
+	if (home_open(&p->home, p->o->dir, p->a, e) || check_place(p->a, e) ||
 	    output_open(&p->out, p->c->out, e))
 		return -1;
 	p->judges = judges_open(&j, e);
@@ -605,7 +628,8 @@ static int finish(struct pool *p)
 
 	if (sig_caught())
 		code = 128 + sig_caught();
-	if (output_close(&p->out, !sig_caught() && !p->gone, &e) && !code) {
+	/* As all stages do: what was finished before a signal is kept. */
+	if (output_close(&p->out, !p->gone, &e) && !code) {
 		complain("%s", e.msg);
 		code = e.code;
 	}
@@ -614,6 +638,8 @@ static int finish(struct pool *p)
 		progress_totals(&p->progress);
 	if (sig_caught())
 		warn("interrupted; --resume --dir '%s' goes on", p->a->dir);
+	else if (p->o->keep && !p->o->dir)
+		warn("work directories are kept in '%s'", p->a->dir);
 	home_close(&p->home, p->o->keep || p->o->dir || sig_caught());
 	return code ? code : p->faults ? CA_TEMPFAIL : 0;
 }
@@ -636,6 +662,8 @@ int pool_run(const struct pool_opts *o, const struct common *c, int argc,
 		p.judges = NULL;
 		rc = finish(&p);
 	}
+	if (rc < 0)
+		home_close(&p.home, o->dir != NULL);
 	judges_close(p.judges);
 	feed_close(p.feed);
 	free(p.child);

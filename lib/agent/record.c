@@ -262,3 +262,17 @@ int record_write(struct rollout *r, struct err *e)
 	str_release(&line);
 	return rc;
 }
+
+void rollout_failure(const struct agent_opts *o, const struct agent_task *t,
+		     enum stop s, const char *why, struct str *line)
+{
+	struct rollout r = { .o = o, .t = t, .began = now_ns() };
+	struct jw w;
+
+	state_init(&r.s);
+	r.s.stop = s;
+	snprintf(r.s.why, sizeof(r.s.why), "%s", why);
+	jw_init(&w, line);
+	write_record(&w, &r, NOTHING);
+	str_addc(line, '\n');
+}

@@ -252,10 +252,14 @@ static int note(struct rollout *r, const char *text, struct err *e)
 /* The only answer has come: it is made of files, or of no use. */
 static int take_single(struct rollout *r, struct err *e)
 {
+	enum stop full = state_used_up(&r->s, r->o);
 	struct err why = ERR_INIT;
 
+	if (r->s.said == SAID_CUT && (full == STOP_CONTEXT ||
+				      full == STOP_COST))
+		return stop(r, full, NULL, e);
 	if (r->s.said == SAID_CUT)
-		return stop(r, STOP_CONTEXT, NULL, e);
+		return stop(r, STOP_FORMAT, "the answer was cut off", e);
 	if (r->s.said != SAID_TEXT)
 		return stop(r, STOP_FORMAT, "the answer has no text", e);
 	if (single_files(r, r->s.text.buf, &why))

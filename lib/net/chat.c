@@ -48,11 +48,17 @@ static int set_url(struct chat *c, const char *base, struct err *e)
 	return str_adds(&c->url, "/chat/completions");
 }
 
+int chat_check_key(const char *key, struct err *e)
+{
+	return strpbrk(key, "\r\n") ? err_set(e, CA_CONFIG, "the key of the "
+					      "endpoint holds a line break") :
+				       0;
+}
+
 static int set_auth(struct chat *c, const char *key, struct err *e)
 {
-	if (key && strpbrk(key, "\r\n"))
-		return err_set(e, CA_CONFIG, "the key of the endpoint holds a "
-			       "line break");
+	if (key && chat_check_key(key, e))
+		return -1;
 	if (key)
 		str_addf(&c->auth, "Authorization: Bearer %s", key);
 	return 0;
@@ -163,7 +169,8 @@ static int filled(const struct json *message, const char *key)
 	return json_len(j) > 0;
 }
 
-/* The message of an error body, in whichever of the usual places it is. */
+/* The message of an error body, in whichever of the usual places it is,
+ * behind the status, if that is not 0. */
 static void error_text(const char *body, size_t len, int status, char *out,
 		       size_t outlen)
 {
@@ -176,7 +183,11 @@ static void error_text(const char *body, size_t len, int status, char *out,
 	m = m ? m : json_get_str(j, "detail", NULL);
 	str_add_safe(&s, m ? m : body ? body : "",
 		     m ? strlen(m) : len < 300 ? len : 300);
-	snprintf(out, outlen, "status %d: %.400s", status,
+	if (status)
+		snprintf(out, outlen, "status %d: ", status);
+	else
+		*out = '\0';
+	snprintf(out + strlen(out), outlen - strlen(out), "%.400s",
 		 s.buf ? s.buf : "no text");
 	str_release(&s);
 	json_free(j);
@@ -186,7 +197,7 @@ static void no_message(const char *body, size_t len, struct chat_answer *a)
 {
 	char text[sizeof(a->text)];
 
-	error_text(body, len, 200, text, sizeof(text));
+	error_text(body, len, 0, text, sizeof(text));
 	snprintf(a->text, sizeof(a->text), "the answer has no message: %.450s",
 		 text);
 }

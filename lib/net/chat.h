@@ -63,4 +63,7 @@ void chat_read(const char *body, size_t len, int status,
 
 void chat_answer_release(struct chat_answer *a);
 
+/* -1 with CA_CONFIG when no header can hold it. */
+int chat_check_key(const char *key, struct err *e);
+
 #endif

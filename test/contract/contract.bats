@@ -64,6 +64,31 @@ setup() {
 	done
 }
 
+@test "options that exclude each other are a usage error, and no file is touched" {
+	while read -r t flags; do
+		echo before >kept
+		# shellcheck disable=SC2086 # words
+		try 64 "$t" $flags </dev/null
+		wrote 0
+		grep -q '^before$' kept
+	done <<-END
+		ca-agent --model-cmd cat --endpoint http://x --model m
+		ca-agent --show --export atif
+		ca-agent --show -o kept
+		ca-agent --export atif -o kept
+		ca-combine --llm http://x
+		ca-dedup-ast --histogram
+		ca-jail --probe true
+		ca-profile --table --json --reference
+		ca-profile --table -o kept
+		ca-reward --table -o kept
+		ca-reward --over eager
+		ca-serve --gpus 2 --replicas 2 -m .
+		ca-torch --list --stop
+		ca-verify --explain -o kept
+	END
+}
+
 @test "a value that is out of range is a usage error" {
 	for t in "${FILTERS[@]}"; do
 		for flag in -n-1 -nx --limit=1.5; do

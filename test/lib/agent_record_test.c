@@ -238,6 +238,36 @@ static void exported_lines_are_json(void **state)
 	str_release(&out);
 }
 
+/* With the members of all records (ca-record(5)). */
+static void one_that_left_no_record_gets_a_whole_one(void **state)
+{
+	static const char *const members[] = {
+		"id", "task", "seed", "mode", "model", "messages", "segments",
+		"turns", "evaluations", "redundant_loop", "schema_violations",
+		"outcome", "cost", "prov"
+	};
+	const struct agent_opts o = { .model = "m", .device = "cpu",
+				      .temperature = -1, .top_p = -1,
+				      .top_k = -1, .eval = 1 };
+	const struct agent_task t = { .id = "i", .task = "t", .code = "x" };
+	struct str line = STR_INIT;
+	struct json *j;
+
+	(void)state;
+	rollout_failure(&o, &t, STOP_KILLED, "it died", &line);
+	assert_int_equal(line.buf[line.len - 1], '\n');
+	j = json_parse(line.buf, line.len - 1, JSON_MAX_LINE, NULL, NULL);
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
+		assert_non_null(json_get(j, members[i]));
+	assert_string_equal(json_str(json_path(j, "outcome.stop_reason"), ""),
+			    "killed");
+	assert_string_equal(json_str(json_path(j, "outcome.why"), ""),
+			    "it died");
+	assert_int_equal(json_type(json_path(j, "outcome.reward")), JSON_NULL);
+	json_free(j);
+	str_release(&line);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +278,7 @@ int main(void)
 		cmocka_unit_test(lines_are_folded_at_the_width),
 		cmocka_unit_test(broken_ones_are_shown_as_far_as_they_go),
 		cmocka_unit_test(exported_lines_are_json),
+		cmocka_unit_test(one_that_left_no_record_gets_a_whole_one),
 	};
 
 	return RUN_TESTS(tests);

@@ -170,6 +170,36 @@ static void faults_are_no_lessons(void **state)
 	}
 }
 
+/* Every option that makes another rollout gives it another id. */
+static void another_budget_is_another_rollout(void **state)
+{
+	const struct agent_opts base = {
+		.model = "m", .rules = "paper", .device = "cpu",
+		.turns = 9, .ctx = 9, .max_tokens = 9, .out_tokens = 9,
+		.gpu_calls = 9, .disk = 9
+	};
+	struct agent_opts o[9];
+	char id[9][REC_ID_LEN];
+	size_t i, k;
+
+	(void)state;
+	for (i = 0; i < 9; i++)
+		o[i] = base;
+	o[1].wall_s = 2;
+	o[2].disk = 8;
+	o[3].turns = 8;
+	o[4].ctx = 8;
+	o[5].max_tokens = 8;
+	o[6].out_tokens = 8;
+	o[7].gpu_calls = 8;
+	o[8].wall_s = 60;
+	for (i = 0; i < 9; i++) {
+		agent_id(&o[i], "t", 0, id[i]);
+		for (k = 0; k < i; k++)
+			assert_string_not_equal(id[i], id[k]);
+	}
+}
+
 /* A candidate, as a judge would hand it back. */
 static const char *verdict(char id, const char *status)
 {
@@ -296,6 +326,7 @@ int main(void)
 		cmocka_unit_test(text_is_replaced_once_or_everywhere),
 		cmocka_unit_test(circles_are_noticed_progress_is_not),
 		cmocka_unit_test(faults_are_no_lessons),
+		cmocka_unit_test(another_budget_is_another_rollout),
 		cmocka_unit_test(a_late_verdict_is_of_no_other_question),
 		cmocka_unit_test(who_asks_again_waits_for_that_alone),
 	};

@@ -292,7 +292,9 @@ f() { # path [members]: arguments of a file tool
 		NotebookEdit "$(n '{"cell_id":"cell-1","edit_mode":"delete","new_source":""}')" \
 		NotebookEdit "$(n '{"edit_mode":"insert","cell_type":"code","new_source":"2"}')" \
 		Bash "$(c 'cat n.ipynb; echo "{\"cells\": [[1]]}" >odd.ipynb')" \
-		NotebookEdit '{"notebook_path":"odd.ipynb","cell_id":"cell-0","new_source":"x"}'
+		NotebookEdit '{"notebook_path":"odd.ipynb","cell_id":"cell-0","new_source":"x"}' \
+		NotebookEdit '{"notebook_path":"model.py","cell_id":"cell-0","new_source":"x"}'
+	[[ $(result 12) = *"'model.py' is protected"* ]]
 	[[ $(result 11) = *'is no notebook' ]]
 	[[ $(result 4) = *"no cell 'zzz'"* ]]
 	[[ $(result 5) = *"cell_type is missing"* ]]

@@ -444,6 +444,18 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	script "$(jq -cn '{content: "../x.py\n```c\nint x;\n```"}')"
 	agent --single-turn
 	stopped format
+	# Cut off: by its own limit, by the context, by the budget.
+	script '{"content":"x","finish":"length","usage":[100,20]}'
+	agent --single-turn --max-tokens 20
+	stopped format
+	jq -e '.outcome.why == "the answer was cut off"' out
+	agent --single-turn --ctx 256 --turns 3
+	stopped format
+	agent --single-turn --out-tokens 20
+	stopped cost
+	script '{"content":"x","finish":"length","usage":[100,156]}'
+	agent --single-turn --ctx 256
+	stopped context
 }
 
 @test "several rollouts of several tasks, each with its id" {
@@ -478,6 +490,13 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	script "$done_turn"
 	run agent -q
 	[ "$status" = 65 ]
+	jq -e -s 'map(.kind) | sort == ["error", "error", "error", "trajectory"]' out
+	# A work directory's task likewise.
+	mkdir workdir
+	touch workdir/model.py
+	run agent workdir
+	[ "$status" = 65 ]
+	[[ $output = *"'workdir/model.py' is empty"* ]]
 	jq -e -s 'map(.kind) | sort == ["error", "error", "error", "trajectory"]' out
 }
 
@@ -519,7 +538,14 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	for url in ftp://x http:// http://x:99999999/v1 'http://a b' 'http://[x'; do
 		check 'no http or https URL' --endpoint "$url" --model m
 	done
-	check 'exclude each other' --model-cmd cat --judge cat --judges 2
+	check '--judge and --judges exclude' --model-cmd cat --judge cat --judges 2
+	check '--endpoint and --model-cmd exclude' --endpoint http://x --model m --model-cmd cat
+	check '--single-turn and --eval exclude' --model-cmd cat --single-turn --eval
+	check 'for our own judges' --model-cmd cat --judge cat --remember kept
+	check 'exclude each other' --show --export atif
+	check 'exclude each other' --show --serve-judge
+	check 'exclude each other' --export atif --serve-judge
+	check '--all is for --show' --model-cmd cat --all
 }
 
 @test "whoever lets others read nothing gets the same rollout" {
@@ -568,6 +594,61 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	run "$bin/ca-agent" --model-cmd cat --skill nowhere tasks
 	[ "$status" = 66 ]
 	[[ $output = *"cannot find the skill 'nowhere'"* ]]
+}
+
+@test "what would end every rollout is told before the first one" {
+	export CA_CACHE=$dir/cache
+	script "$done_turn"
+	fails() { # status, text, options
+		run "$bin/ca-agent" --model-cmd cat -d cpu "${@:3}" tasks
+		echo "$output"
+		[ "$status" = "$1" ]
+		[[ $output = *"$2"* ]]
+	}
+	mkdir empty twice
+	fails 66 "empty/SKILL.md': No such" --skill empty
+	rm skill/single-turn.md
+	fails 66 "skill/single-turn.md': No such" --skill skill --single-turn
+	cp skill/SKILL.md twice/
+	echo 'x = 1' >twice/model.py
+	fails 65 "model.py': File exists" --skill twice
+	rm twice/model.py
+	mkdir twice/kernels
+	fails 78 'it holds kernels/' --skill twice
+	fails 73 'cannot create' --skill skill -o nowhere/out
+	OPENAI_API_KEY=$'a\nb' run "$bin/ca-agent" --endpoint http://127.0.0.1:9/v1 --model m \
+		-d cpu --skill skill tasks
+	[ "$status" = 78 ]
+	[[ $output = *'holds a line break' ]]
+	# Nothing of it stays.
+	[ -z "$(ls -A cache/rollouts)" ]
+}
+
+@test "what was finished before a signal is in the output file" {
+	script "$done_turn"
+	mkfifo feed
+	"$bin/ca-agent" --model-cmd "python3 '$endpoint' --stdio script" --skill skill -d cpu \
+		--judge ./judge --dir run -o got - <feed 2>err 3>&- &
+	exec 8>feed
+	cat tasks >&8
+	for _ in $(seq 600); do
+		[ -n "$(ls run/*/trajectory.json 2>/dev/null)" ] && break
+		sleep 0.1
+	done
+	[ ! -e got ]
+	kill $!
+	status=0
+	wait $! || status=$?
+	exec 8>&-
+	[ "$status" = 143 ]
+	[ "$(jq -r .outcome.stop_reason got)" = final ]
+}
+
+@test "work directories that are kept without --dir are named" {
+	export CA_CACHE=$dir/cache
+	script "$done_turn"
+	agent --keep 2>err
+	[ -d "$(sed -n "s/.*kept in '\(.*\)'/\1/p" err)/$(jq -r .id out)/work" ]
 }
 
 @test "--show prints a trajectory for people" {
