@@ -64,8 +64,9 @@ flock -n 9 || { ! kill -0 "$(cat "$out/lock")" 2>/dev/null && flock -w 60 9; } |
 echo $$ >"$out/lock"
 
 status=0
-setpriv --pdeathsig TERM "$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" --dir "$out/run" --resume \
-	"${judges[@]}" "$@" "${tasks[@]}" >"$out/trajectories.part" || status=$?
+setpriv --pdeathsig TERM "$bin/ca-agent" "${ends[@]}" --model "$model" -k "$k" -j "$jobs" \
+	--dir "$out/run" --resume "${judges[@]}" "$@" "${tasks[@]}" \
+	>"$out/trajectories.part" || status=$?
 # 75: some were broken off; 65: some lines were no tasks.
 case $status in
 0 | 65 | 75) mv "$out/trajectories.part" "$out/trajectories.ndjson" ;;
