@@ -344,8 +344,8 @@ static int run(const struct common *c, int argc, char **argv, int first)
 		die(CA_USAGE, "--all is for --show");
 	if (show || export)
 		return translate(c, argc, argv, first);
+	judge.device = agent.device;
 	if (serve) {
-		judge.device = agent.device;
 		judge.lease_s = agent.judge_s;
 		judge.shares = 1;
 		if (strcmp(clock_name, "bracket"))
@@ -354,6 +354,8 @@ static int run(const struct common *c, int argc, char **argv, int first)
 				 &e);
 	} else {
 		check(c);
+		if (!judges.n && judge_ready(&judge, remember, &e))
+			die_err(&e);
 		own_judge(own, self, c);
 		share_devices();
 		pool.judges = &judges;

@@ -10,8 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/answer.h"
 #include "base/io.h"
 #include "base/sig.h"
+
+/* So often what was not judged in peace is judged again. */
+#define AGAIN 2
 
 /* All that is kept of one that there is no room for. */
 static void shorten(const struct rec *c, struct str *line)
@@ -77,13 +81,33 @@ static const struct evaluation *fastest(const struct state *s)
 	return best;
 }
 
+/* From nothing: of what was found before nothing is kept. */
+static int forget(struct rec *c, struct err *e)
+{
+	if (rec_drop(c, "verify") || rec_drop(c, "profile") ||
+	    rec_drop(c, "reward"))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return rec_refresh(c, e);
+}
+
 static int judge_as(struct rollout *r, const char *which, struct rec *c,
 		    struct err *e)
 {
 	int64_t began = now_ns();
+	int i;
 
-	if (tries_judge(r->tries, ASK_REWARD, c, e))
-		return -1;
+	for (i = 0; i <= AGAIN; i++) {
+		if (i && forget(c, e))
+			return -1;
+		if (tries_judge(r->tries, ASK_REWARD, c, e))
+			return -1;
+		if (!answer_contended(c))
+			break;
+	}
+	if (answer_infra(c))
+		return err_set(e, CA_UNAVAILABLE, "the judge failed: %s",
+			       json_str(json_path(c->root, "reward.reason"),
+					"infra_error"));
 	return log_verdict(r, ASK_REWARD, which, c, now_ns() - began, e);
 }
 
@@ -94,15 +118,18 @@ static int has_candidate(const struct rollout *r)
 			  AT_SYMLINK_NOFOLLOW);
 }
 
-static int grade_final(struct rollout *r, struct err *e)
+/* What cannot be taken as a candidate is none: `none` says why. */
+static int grade_final(struct rollout *r, struct err *none, struct err *e)
 {
-	struct err why = ERR_INIT;
 	struct rec c;
 	int rc = 0;
 
+	if (!has_candidate(r)) {
+		err_set(none, CA_DATAERR, "there is no model_new.py");
+		return 0;
+	}
 	rec_init(&c);
-	/* What cannot be taken as a candidate is none. */
-	if (!tries_snapshot(r->tries, &c, &why))
+	if (!tries_snapshot(r->tries, &c, none))
 		rc = judge_as(r, "final", &c, e);
 	rec_release(&c);
 	return rc;
@@ -119,10 +146,9 @@ static int grade_best(struct rollout *r, struct err *e)
 	if (!best || (final && !strcmp(best->id, final->id)))
 		return 0;
 	rec_init(&c);
-	/* Anew, on fresh seeds: nothing that was found before is kept. */
+	/* Anew, on fresh seeds. */
 	if (!rec_parse(&c, best->line, strlen(best->line), &at, e) &&
-	    !rec_drop(&c, "verify") && !rec_drop(&c, "profile") &&
-	    !rec_drop(&c, "reward") && !rec_refresh(&c, e))
+	    !forget(&c, e))
 		rc = judge_as(r, "best", &c, e);
 	rec_release(&c);
 	return rc;
@@ -131,23 +157,25 @@ static int grade_best(struct rollout *r, struct err *e)
 int grade(struct rollout *r, struct err *e)
 {
 	int counts = !stop_is_fault(r->s.stop);
-	struct err why = ERR_INIT;
+	struct err why = ERR_INIT, none = ERR_INIT;
+	struct jw *w;
 	int rc = 0;
 
-	if (counts && has_candidate(r) && !state_graded(&r->s, "final"))
-		rc = grade_final(r, &why);
+	if (counts && !state_graded(&r->s, "final"))
+		rc = grade_final(r, &none, &why);
 	if (!rc && counts && r->o->eval && !state_graded(&r->s, "best"))
 		rc = grade_best(r, &why);
 	if (rc && sig_caught())
 		return err_set(e, CA_TEMPFAIL, "interrupted");
 	if (rc) {
-		struct jw *w = event_begin(r, "end");
-
+		w = event_begin(r, "end");
 		jw_kstr(w, "reason", stop_name(STOP_INFRA_ERROR));
 		jw_kstr(w, "why", why.msg);
 		if (event_end(r, e))
 			return -1;
 	}
-	event_begin(r, "finish");
+	w = event_begin(r, "finish");
+	if (none.code)
+		jw_kstr(w, "none", none.msg);
 	return event_end(r, e);
 }

@@ -43,12 +43,18 @@ void judges_run(struct judges *j);
 /* Closes all descriptors, in a child that was forked. */
 void judges_close_fds(struct judges *j);
 
+struct judge_opts;
+struct reward_rules;
+
+/* Looks, before anything is asked of a model, whether our own judge can work
+ * here: its device, its Python, the key, `remember`.  -1 with `e`. */
+int judge_ready(const struct judge_opts *o, const char *remember,
+		struct err *e);
+
 /* A judge's own side, over stdin and stdout: ca-agent --serve-judge.  Tries
  * are quick, grades are not, unless quick_grade; rewards go by `rules`.
  * `remember`: the folder of agent/verdicts.h, or NULL.  The exit code; -1 with
  * `e` when it could not begin. */
-struct judge_opts;
-struct reward_rules;
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 		const struct common *c, int quick_grade,
 		const char *remember, struct err *e);

@@ -76,10 +76,11 @@ static void write_eval(struct jw *w, const struct evaluation *v, int no_prov,
 	jw_end_obj(w);
 }
 
-/* {id, status, reward, speedup} of a graded candidate; its reward. */
+/* {id, status, reward, speedup} of a graded candidate; its reward, and why it
+ * has none. */
 static void write_grade(struct jw *w, const char *key,
 			const struct evaluation *v, double *reward,
-			int *known)
+			int *known, struct str *why)
 {
 	struct json *c = v ? json_parse(v->line, strlen(v->line),
 					JSON_MAX_LINE, NULL, NULL) : NULL;
@@ -92,6 +93,10 @@ static void write_grade(struct jw *w, const char *key,
 	}
 	*known = json_type(value) == JSON_NUMBER;
 	*reward = json_num(value, 0);
+	str_reset(why);
+	if (!*known)
+		str_adds(why, json_str(json_path(c, "reward.reason"),
+				       "the judge gave no reward"));
 	jw_obj(w);
 	jw_kstr(w, "id", v->id);
 	jw_kstr(w, "status", json_str(json_path(c, "verify.status"), NULL));
@@ -109,26 +114,40 @@ static void write_grade(struct jw *w, const char *key,
 	json_free(c);
 }
 
+/* Why it ended, and why nothing was paid or graded. */
+static void write_why(struct jw *w, const char *ended, const char *none)
+{
+	struct str text = STR_INIT;
+
+	str_addf(&text, "%s%s%s", ended, *ended && *none ? "; " : "", none);
+	if (text.len)
+		jw_kstr(w, "why", text.buf);
+	str_release(&text);
+}
+
 static void write_outcome(struct jw *w, const struct rollout *r)
 {
 	const struct evaluation *final = state_graded(&r->s, "final");
 	const struct evaluation *best = state_graded(&r->s, "best");
+	struct str none = STR_INIT, ignored = STR_INIT;
 	double reward = -1, other = 0;
 	int known = 1, also = 0;
 
+	str_adds(&none, r->s.none);
 	jw_key(w, "outcome");
 	jw_obj(w);
-	write_grade(w, "final", final, &reward, &known);
+	write_grade(w, "final", final, &reward, &known, &none);
 	if (r->o->eval) {
 		best = best ? best : final;
 		jw_key(w, "best");
 		jw_obj(w);
 		jw_kstr(w, "selected", best ? best->id : NULL);
-		write_grade(w, "rejudged", best, &other, &also);
+		write_grade(w, "rejudged", best, &other, &also, &ignored);
 		jw_end_obj(w);
 		if (also && (!known || other > reward)) {
 			reward = other;
 			known = 1;
+			str_reset(&none);
 		}
 	}
 	if (stop_is_fault(r->s.stop))
@@ -139,10 +158,11 @@ static void write_outcome(struct jw *w, const struct rollout *r)
 	else
 		jw_null(w);
 	jw_kstr(w, "stop_reason", stop_name(r->s.stop));
-	if (r->s.why[0])
-		jw_kstr(w, "why", r->s.why);
+	write_why(w, r->s.why, none.buf ? none.buf : "");
 	jw_kbool(w, "trainable", known);
 	jw_end_obj(w);
+	str_release(&none);
+	str_release(&ignored);
 }
 
 static void write_cost(struct jw *w, const struct rollout *r)

@@ -70,6 +70,7 @@ struct state {
 	int redundant, nudged;
 	enum stop stop;
 	char why[512];		/* with api_error, infra_error */
+	char none[512];		/* why no candidate was graded */
 	char digest[HASH_HEX];	/* of the tree, after the last event */
 	char cwd[4096];
 	int shells;		/* commands started so far */

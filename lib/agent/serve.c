@@ -5,10 +5,15 @@
  */
 #include "agent/judges.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "agent/verdicts.h"
 #include "base/io.h"
+#include "base/path.h"
 #include "build/build.h"
 #include "build/device.h"
+#include "cu/cu.h"
 #include "judge/options.h"
 #include "rec/stage.h"
 #include "reward/reward.h"
@@ -81,6 +86,30 @@ static void idle(void *ctx, int fd)
 	judging_rest(&s->quick, fd, 1);
 }
 
+static int make_remember(const char *dir, struct err *e)
+{
+	if (!dir)
+		return 0;
+	if (mkdir_p(dir, 0755, e))
+		return err_wrap(e, "--remember");
+	if (access(dir, R_OK | W_OK | X_OK))
+		return err_sys(e, CA_CANTCREAT, "cannot keep verdicts in '%s'",
+			       dir);
+	return 0;
+}
+
+int judge_ready(const struct judge_opts *o, const char *remember,
+		struct err *e)
+{
+	char python[CA_PATH_MAX];
+	struct mac_key key;
+
+	if (strcmp(o->device, "cpu") && cu_find(o->device, e) < 0)
+		return -1;
+	return path_python(python, e) || mac_key_load(&key, o->trust_key, e) ||
+	       make_remember(remember, e) ? -1 : 0;
+}
+
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 		const struct common *c, int quick_grade,
 		const char *remember, struct err *e)
@@ -95,7 +124,7 @@ int judge_serve(struct judge_opts *o, const struct reward_rules *rules,
 	struct common own = *c;
 	int rc;
 
-	if (remember && mkdir_p(remember, 0755, e))
+	if (make_remember(remember, e))
 		return -1;
 	own.seeded = 0;
 	s.full_opts = s.quick_opts = *o;

@@ -528,6 +528,12 @@ static void apply_end(struct state *s, const struct json *ev)
 	snprintf(s->why, sizeof(s->why), "%s", json_get_str(ev, "why", ""));
 }
 
+static void apply_finish(struct state *s, const struct json *ev)
+{
+	s->finished = 1;
+	snprintf(s->none, sizeof(s->none), "%s", json_get_str(ev, "none", ""));
+}
+
 static void apply_again(struct state *s)
 {
 	s->stop = STOP_NONE;
@@ -557,7 +563,7 @@ int state_apply(void *ctx, const struct json *ev, struct err *e)
 	else if (!strcmp(name, "end"))
 		apply_end(s, ev);
 	else if (!strcmp(name, "finish"))
-		s->finished = 1;
+		apply_finish(s, ev);
 	else if (!strcmp(name, "again"))
 		apply_again(s);
 	take_text(ev, "digest", s->digest, sizeof(s->digest));

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/answer.h"
 #include "base/io.h"
 #include "base/sig.h"
 #include "build/workdir.h"
@@ -39,8 +40,7 @@ struct tries {
 	struct client *current;	/* whose request is with the judge */
 	int waiting;		/* an answer is due */
 	uint32_t n;		/* the question's number */
-	enum ask stage;
-	char id[REC_ID_LEN + 2];	/* its candidate's, in quotes */
+	struct question asked;
 	int64_t sent;
 	struct str in;
 	struct str notes;	/* what the last snapshot left out */
@@ -84,6 +84,7 @@ struct tries *tries_open(const struct tries_opts *o, struct err *e)
 		return NULL;
 	}
 	t->o = *o;
+	t->asked.rules = o->rules;
 	t->idle = (struct net_idle){ idle_fds, idle_ready, t };
 	t->in.cap = WIRE_MAX + 65536 + 8;
 	for (i = 0; i < CLIENTS; i++)
@@ -198,16 +199,6 @@ int tries_snapshot(struct tries *t, struct rec *r, struct err *e)
 	return rc ? -1 : rec_refresh(r, e);
 }
 
-/* As it stands in the line; "" when it is no candidate's. */
-static void id_of(const struct rec *r, char id[REC_ID_LEN + 2])
-{
-	size_t len;
-	const char *text = rec_text(r, "id", &len);
-
-	snprintf(id, REC_ID_LEN + 2, "%.*s", text && len == REC_ID_LEN + 1 ?
-		 (int)len : 0, text ? text : "");
-}
-
 /* Sends it on its way; the answer comes to `take`. */
 static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 {
@@ -234,8 +225,8 @@ static int ask(struct tries *t, enum ask s, struct rec *r, struct err *e)
 		return -1;
 	}
 	t->waiting = 1;
-	t->stage = s;
-	id_of(r, t->id);
+	t->asked.stage = s;
+	answer_id(r, t->asked.id);
 	t->sent = now_ns();
 	if (t->o.asked)
 		t->o.asked(t->o.ctx, s);
@@ -314,25 +305,13 @@ static void answer_client(struct tries *t, struct rec *r)
 	int code;
 
 	str_add(&text, t->notes.buf ? t->notes.buf : "", t->notes.len);
-	code = try_text(t->stage, r, &text);
+	code = try_text(t->asked.stage, r, &text);
 	t->current = NULL;
-	t->o.verdict(t->o.ctx, t->stage, r, now_ns() - t->sent);
+	t->o.verdict(t->o.ctx, t->asked.stage, r, now_ns() - t->sent);
 	if (c)
 		tell(c, code, text.buf ? text.buf : "", text.len);
 	str_release(&text);
 	settle(t);
-}
-
-/* Whether this is what was asked for.  A judge that writes more or less than a
- * line for each that it reads is soon at another question. */
-static int is_answer(const struct tries *t, const struct rec *r)
-{
-	const char *stage = json_get_str(rec_get(r, "ask"), "stage", NULL);
-	char id[REC_ID_LEN + 2];
-
-	id_of(r, id);
-	return !strcmp(id, t->id) &&
-	       (!stage || !strcmp(stage, ask_name(t->stage)));
 }
 
 /* An answer of the judge, or {"kind":"error"}. */
@@ -340,6 +319,7 @@ static void take(struct tries *t, const char *msg, size_t len)
 {
 	struct err e = ERR_INIT;
 	struct rec own, *r = t->into ? t->into : &own;
+	const char *why;
 	size_t at;
 
 	rec_init(&own);
@@ -347,10 +327,8 @@ static void take(struct tries *t, const char *msg, size_t len)
 		rec_reset(t->into);
 	if (rec_parse(r, msg, len, &at, &e) || rec_drop(r, "ask")) {
 		fail(t, e.msg);
-	} else if (r->kind != REC_CANDIDATE) {
-		fail(t, json_str(rec_get(r, "message"), "the judge failed"));
-	} else if (!is_answer(t, r)) {
-		fail(t, "the judge answered another question");
+	} else if ((why = answer_fault(&t->asked, r))) {
+		fail(t, why);
 	} else if (t->into) {
 		t->done = rec_refresh(r, &e) ? -1 : 1;
 		settle(t);

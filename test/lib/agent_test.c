@@ -7,10 +7,12 @@
 #include "tests.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/answer.h"
 #include "agent/call.h"
 #include "agent/edit.h"
 #include "agent/judges.h"
@@ -200,22 +202,39 @@ static void another_budget_is_another_rollout(void **state)
 	}
 }
 
-/* A candidate, as a judge would hand it back. */
-static const char *verdict(char id, const char *status)
+/* A candidate whose only file says `file`, with further members; its id is
+ * that of one whose file says `as`. */
+static const char *candidate(const char *file, const char *as,
+			     const char *more)
 {
-	static char line[256];
-	char all[33] = "";
+	static char line[512];
+	struct json *files;
+	char task[REC_ID_LEN], id[REC_ID_LEN], text[64];
 
-	memset(all, id, 32);
+	snprintf(text, sizeof(text), "{\"model_new.py\":\"%s\"}", as);
+	files = json_parse(text, strlen(text), sizeof(text), NULL, NULL);
+	task_id("x", 1, task);
+	assert_int_equal(candidate_id(task, files, id), 0);
+	json_free(files);
 	snprintf(line, sizeof(line), "{\"kind\":\"candidate\",\"v\":1,"
-		 "\"id\":\"%s\",\"verify\":{\"status\":\"%s\"}}", all,
-		 status);
+		 "\"id\":\"%s\",\"task\":{\"code\":\"x\"},"
+		 "\"files\":{\"model_new.py\":\"%s\"}%s}", id, file, more);
 	return line;
 }
 
-static void send_verdict(int fd, uint32_t n, char id, const char *status)
+/* As a judge would hand it back. */
+static const char *verdict(char file, const char *status)
 {
-	const char *line = verdict(id, status);
+	char text[2] = { file, '\0' }, more[64];
+
+	snprintf(more, sizeof(more), ",\"verify\":{\"status\":\"%s\"}",
+		 status);
+	return candidate(text, text, more);
+}
+
+static void send_verdict(int fd, uint32_t n, char file, const char *status)
+{
+	const char *line = verdict(file, status);
 
 	assert_int_equal(wire_send(fd, n, line, strlen(line), NULL), 0);
 }
@@ -230,7 +249,7 @@ static uint32_t hear_question(int fd, struct str *in)
 	return m.n;
 }
 
-/* Asks about candidate "aaa…": the verdict, or why there is none. */
+/* Asks about candidate "a": the verdict, or why there is none. */
 static const char *ask(struct tries *t, struct rec *r, struct err *e)
 {
 	const char *line = verdict('a', "asked");
@@ -277,6 +296,119 @@ static void a_late_verdict_is_of_no_other_question(void **state)
 	str_release(&in);
 	close(s[0]);
 	close(s[1]);
+}
+
+/* Why this is no verdict on candidate "a" at that stage; "": it is one. */
+static const char *fault(enum ask stage, const char *line)
+{
+	struct question q = { .stage = stage };
+	static char text[256];
+	const char *why;
+	struct rec r;
+	size_t at;
+
+	rec_init(&r);
+	assert_int_equal(rec_parse(&r, candidate("a", "a", ""),
+				   strlen(candidate("a", "a", "")), &at,
+				   NULL), 0);
+	answer_id(&r, q.id);
+	rec_reset(&r);
+	assert_int_equal(rec_parse(&r, line, strlen(line), &at, NULL), 0);
+	why = answer_fault(&q, &r);
+	snprintf(text, sizeof(text), "%s", why ? why : "");
+	rec_release(&r);
+	return text;
+}
+
+static const char *fault_of(enum ask stage, const char *more)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "%s", candidate("a", "a", more));
+	return fault(stage, line);
+}
+
+static void has(const char *text, const char *part)
+{
+	if (!strstr(text, part) || (!*part && *text))
+		fail_msg("'%s' is not in '%s'", part, text);
+}
+
+#define OK_ ",\"verify\":{\"status\":\"ok\"}"
+#define WRONG ",\"verify\":{\"status\":\"wrong_value\"}"
+#define PAID(v) ",\"reward\":{\"value\":" v "}"
+#define TIMED(s) ",\"profile\":{\"status\":\"" s "\"}"
+
+static void only_what_was_sent_has_a_verdict(void **state)
+{
+	char line[512];
+
+	(void)state;
+	has(fault_of(ASK_VERIFY, OK_), "");
+	snprintf(line, sizeof(line), "%s", candidate("b", "b", OK_));
+	has(fault(ASK_VERIFY, line), "another question");
+	/* By the id that was asked for, but with another file. */
+	snprintf(line, sizeof(line), "%s", candidate("b", "a", OK_));
+	has(fault(ASK_VERIFY, line), "are not those");
+	snprintf(line, sizeof(line), "%s", candidate("a", "a", OK_));
+	strstr(line, "\"code\":\"x")[8] = 'y';
+	has(fault(ASK_VERIFY, line), "are not those");
+	has(fault_of(ASK_VERIFY, ",\"rules\":\"lax\"" OK_),
+	    "are not those");
+	has(fault_of(ASK_VERIFY, ",\"ask\":{\"stage\":\"profile\"}" OK_),
+	    "another question");
+	has(fault(ASK_VERIFY, "{\"kind\":\"task\",\"v\":1,\"code\":\"x\"}"),
+	    "no candidate");
+	has(fault(ASK_VERIFY, "{\"kind\":\"error\",\"v\":1,"
+			      "\"message\":\"alas\"}"), "alas");
+}
+
+static void what_was_asked_for_has_to_be_there(void **state)
+{
+	(void)state;
+	for (int s = ASK_COMPILE; s < ASK_COUNT; s++)
+		has(fault_of((enum ask)s, ""), "no known status");
+	has(fault_of(ASK_VERIFY, ",\"verify\":{\"status\":\"fine\"}"),
+	    "no known status");
+	has(fault_of(ASK_COMPILE, ",\"build\":{\"status\":\"ok\"}"), "");
+	has(fault_of(ASK_REFERENCE, ",\"reference\":{\"status\":\"ok\"}"),
+	    "");
+	has(fault_of(ASK_PROFILE, OK_), "'profile' has no known status");
+	has(fault_of(ASK_PROFILE, WRONG), "");
+	has(fault_of(ASK_PROFILE, OK_ TIMED("ok")), "");
+	has(fault_of(ASK_REWARD, OK_), "'reward' has no value");
+	has(fault_of(ASK_REWARD, OK_ ",\"reward\":5"), "has no value");
+	has(fault_of(ASK_REWARD, OK_ ",\"reward\":{}"), "has no value");
+	has(fault_of(ASK_REWARD, OK_ PAID("\"abc\"")), "has no value");
+	has(fault_of(ASK_REWARD, OK_ PAID("null")), "");
+	has(fault_of(ASK_REWARD, PAID("3")), "no known status");
+}
+
+static void rewards_go_with_statuses(void **state)
+{
+	static const char *const no[] = { "99", "0", "-2", "1.5", "1e300" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++) {
+		char more[128];
+
+		snprintf(more, sizeof(more), OK_ PAID("%s"), no[i]);
+		has(fault_of(ASK_REWARD, more), "none of its scheme");
+	}
+	has(fault_of(ASK_REWARD, OK_ PAID("3")), "");
+	has(fault_of(ASK_REWARD, OK_ TIMED("ok") PAID("1")), "");
+	has(fault_of(ASK_REWARD, OK_ TIMED("inconclusive_time") PAID("2")),
+	    "");
+	has(fault_of(ASK_REWARD, OK_ TIMED("below_floor") PAID("2")),
+	    "does not go with");
+	has(fault_of(ASK_REWARD, WRONG PAID("-1")), "");
+	has(fault_of(ASK_REWARD, WRONG PAID("3")), "does not go with");
+	has(fault_of(ASK_REWARD, ",\"build\":{\"status\":\"compile_error\"}"
+		     OK_ PAID("1")), "does not go with");
+	has(fault_of(ASK_REWARD, OK_ ",\"reward\":{\"scheme\":\"raw\","
+		     "\"value\":1.37}"), "");
+	has(fault_of(ASK_REWARD, WRONG ",\"reward\":{\"scheme\":\"raw\","
+		     "\"value\":1.37}"), "does not go with");
 }
 
 static void count_answer(void *ctx, int who, uint32_t n, const char *line,
@@ -328,6 +460,9 @@ int main(void)
 		cmocka_unit_test(faults_are_no_lessons),
 		cmocka_unit_test(another_budget_is_another_rollout),
 		cmocka_unit_test(a_late_verdict_is_of_no_other_question),
+		cmocka_unit_test(only_what_was_sent_has_a_verdict),
+		cmocka_unit_test(what_was_asked_for_has_to_be_there),
+		cmocka_unit_test(rewards_go_with_statuses),
 		cmocka_unit_test(who_asks_again_waits_for_that_alone),
 	};
 

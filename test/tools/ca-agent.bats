@@ -55,6 +55,93 @@ http() {
 	script "$done_turn"
 	agent
 	jq -e '.outcome.reward == -1 and .evaluations == []' out
+	jq -e '.outcome.why == "there is no model_new.py"' out
+	"$bin/ca-agent" --show out | grep 'final: there is no model_new.py; reward -1'
+}
+
+@test "files that are no candidate are told of" {
+	script "$(sh_turn 'echo x >model_new.py; mkdir -p kernels/a; chmod 000 kernels/a')" "$done_turn"
+	agent
+	jq -e '.outcome | .reward == -1 and .trainable and (.why | test("/work/kernels/a"))' out
+	script "$(sh_turn 'echo x >model_new.py; head -c 2M /dev/zero | tr "\\0" x >kernels/k.c')" "$done_turn"
+	agent
+	jq -e '.outcome | .reward == -1 and (.why | test("/work/kernels/.*k.c.* is longer"))' out
+	script "$(sh_turn 'printf "a\\0" >model_new.py')" "$done_turn"
+	agent
+	jq -e '.outcome | .reward == -1 and (.why | test("model_new.py"))' out
+}
+
+# judge_with FILTER: a judge that answers so, where $n says how often it was asked
+judge_with() {
+	echo "$1" >filter
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			echo >>asked
+			jq -c --argjson n "$(wc -l <asked)" -f filter <<<"$line"
+		done
+	END
+}
+
+@test "what a judge says is a verdict on what it was sent, or none" {
+	for filter in . '.reward = 5' '.verify = {status: "ok"} | .reward = {value: "abc"}' \
+		'.verify = {status: "ok"} | .files = {} | .reward = {value: 3}' \
+		'.verify = {status: "wrong_value"} | .reward = {value: 3}' \
+		'.verify = {status: "infra_error"} | .reward = {value: null, reason: "alas"}'; do
+		judge_with "$filter"
+		script "$(put x)" "$done_turn"
+		rm -rf run
+		run agent --dir run
+		[ "$status" = 75 ]
+		stopped infra_error
+		jq -e '.evaluations == [] and (.outcome | .reward == null and (.trainable | not) and
+			(.why | test("^the judge (gave no verdict|failed): ")))' out
+	done
+	# Another one is asked for a verdict alone.
+	judge_with '.verify = {status: "ok"} | .reward = {value: 2}'
+	agent --dir run --resume
+	stopped final
+	jq -e '.outcome | .reward == 2 and .why == null' out
+}
+
+@test "what others disturbed is judged again, and at last is told of" {
+	judge_with '.verify = {status: "ok"} | .profile = {status: "ok", contended: true} |
+		.reward = {value: null, reason: "somebody was there"}'
+	script "$(put x)" "$done_turn"
+	agent
+	stopped final
+	[ "$(wc -l <asked)" = 3 ]
+	jq -e '.outcome | .reward == null and (.trainable | not) and .why == "somebody was there"' out
+	jq -e '[.evaluations[].graded] == ["final"]' out
+	"$bin/ca-agent" --show out | grep 'final: somebody was there; no reward'
+	rm asked
+	judge_with 'if .verify or .profile or .reward then error("not anew") else . end |
+		.verify = {status: "ok"} | .profile = {status: "ok", contended: ($n < 2)} |
+		.reward = {value: (if $n < 2 then null else 1 end)}'
+	agent
+	[ "$(wc -l <asked)" = 2 ]
+	jq -e '.outcome | .reward == 1 and .why == null' out
+}
+
+@test "nothing that a rollout started is left when it is graded" {
+	cat >judge <<-'END'
+		#!/bin/bash
+		while read -r line; do
+			n=$(grep -alf mark /proc/[0-9]*/cmdline 2>/dev/null | wc -l)
+			jq -c --arg n "$n" '.verify = {status: "ok"} | .reward = {value: 1, reason: $n}' <<<"$line"
+		done
+	END
+	echo "burner.$$.$RANDOM" >mark
+	local burn
+	burn="python3 -c 'while 1: pass' $(cat mark)"
+	script "$(put x)" "$(sh_turn "$burn & (setsid nohup $burn >/dev/null 2>&1 &); sleep 0.2")" \
+		"$(sh_turn "trap '' TERM; $burn & $burn" '{"run_in_background":true}')" \
+		"$(sh_turn 'sleep 0.5; ca-verify')" "$done_turn"
+	agent
+	jq -c '[.evaluations[] | {graded, n: .candidate.reward.reason}]' out
+	# It was there before.
+	jq -e '.evaluations[0].candidate.reward.reason | tonumber > 0' out
+	jq -e '.evaluations[-1] | .graded == "final" and .candidate.reward.reason == "0"' out
 }
 
 @test "schemas are those that calls are checked against" {
@@ -546,6 +633,17 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	check 'exclude each other' --show --serve-judge
 	check 'exclude each other' --export atif --serve-judge
 	check '--all is for --show' --model-cmd cat --all
+}
+
+@test "what our own judge lacks is told before a model is asked" {
+	missing() { # status, text, options
+		run "$bin/ca-agent" --model-cmd 'touch asked' --skill skill "${@:3}" tasks
+		echo "$output"
+		[ "$status" = "$1" ] && [[ $output = *"$2"* ]] && [ ! -e asked ]
+	}
+	missing 69 'cuda:999' -d cuda:999 || missing 69 'no CUDA driver' -d cuda:999
+	missing 73 "--remember: cannot create '$dir/tasks'" -d cpu --remember "$dir/tasks"
+	missing 66 "cannot open 'nokey'" -d cpu --trust-key nokey
 }
 
 @test "whoever lets others read nothing gets the same rollout" {
