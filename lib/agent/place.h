@@ -16,13 +16,13 @@
 
 #define PLACE_SHOWN "/work"
 #define PLACE_OUTPUT ".output"		/* where long outputs are kept */
-#define PLACE_FIXED_MAX 32
+#define PLACE_FIXED_MAX 33
 #define PLACE_BEYOND (INT64_MAX / 2)	/* size of what cannot be counted */
 
 struct place {
 	char path[4096];	/* on disk, absolute and real */
 	int fd;			/* its root */
-	/* Top-level names that the model may not touch. */
+	/* Top-level names that the model may not touch; PLACE_OUTPUT too. */
 	char fixed[PLACE_FIXED_MAX][64];
 	size_t nfixed;
 };

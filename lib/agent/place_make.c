@@ -263,6 +263,7 @@ static int fix_entry(void *ctx, int dir, const char *name, struct err *e)
 int place_open(struct place *p, const char *path, const char *fixed,
 	       struct err *e)
 {
+	struct stat st;
 	int fd, rc;
 
 	memset(p, 0, sizeof(*p));
@@ -272,13 +273,19 @@ int place_open(struct place *p, const char *path, const char *fixed,
 	fd = open(fixed, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", fixed);
-	rc = add_fixed(p, "model.py", e) || sorted(fd, fix_entry, p, e);
+	rc = add_fixed(p, "model.py", e) || add_fixed(p, PLACE_OUTPUT, e) ||
+	     sorted(fd, fix_entry, p, e);
 	close(fd);
 	if (rc)
 		return -1;
 	p->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (p->fd < 0)
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
+	/* What jails show has to be there. */
+	if (fstatat(p->fd, PLACE_OUTPUT, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISDIR(st.st_mode))
+		return err_set(e, CA_NOINPUT, "'%s' has no directory "
+			       PLACE_OUTPUT, path);
 	return 0;
 }
 
@@ -386,7 +393,8 @@ static int digest_entry(void *ctx, int dir, const char *name, struct err *e)
 	struct stat st;
 	int rc = 0;
 
-	if (!d->depth && place_is_fixed(d->p, name, strlen(name)))
+	if (!d->depth && strcmp(name, PLACE_OUTPUT) &&
+	    place_is_fixed(d->p, name, strlen(name)))
 		return 0;
 	if (++d->entries > ENTRIES_MAX) {
 		d->bytes = PLACE_BEYOND;

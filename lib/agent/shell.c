@@ -167,10 +167,9 @@ static int open_files(struct shells *s, struct command *c, struct err *e)
 	int old;
 
 	output_name(c->number, name);
-	if (mkdirat(s->o.place->fd, PLACE_OUTPUT, 0755) && errno != EEXIST)
-		return err_sys(e, CA_DATAERR, "cannot make '%s'",
-			       PLACE_OUTPUT);
-	c->out = place_file(s->o.place, name, O_RDWR | O_CREAT | O_TRUNC |
+	/* One of a process before this one, which could have any mode. */
+	unlinkat(s->o.place->fd, name, 0);
+	c->out = place_file(s->o.place, name, O_RDWR | O_CREAT | O_EXCL |
 			    O_APPEND | O_NOFOLLOW, 0644, e);
 	if (c->out < 0)
 		return -1;

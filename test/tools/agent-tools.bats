@@ -95,8 +95,8 @@ f() { # path [members]: arguments of a file tool
 		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >f$i; sleep 0.2; done; echo no' '{"timeout":60000}')")" \
 		"$(tool Write '{"file_path":"/work/a","content":"x"}')" \
 		"$(tool Bash "$(c 'rm f*; echo gone')")" \
-		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >.output/f$i; sleep 0.2; done; echo no')")" \
-		"$(tool Bash "$(c 'rm .output/f*; mkdir d; chmod 0 d; sleep 9; echo no')")" \
+		"$(tool Bash "$(c 'for i in $(seq 20); do head -c 8M /dev/zero >kernels/f$i; sleep 0.2; done; echo no')")" \
+		"$(tool Bash "$(c 'rm kernels/f*; mkdir d; chmod 0 d; sleep 9; echo no')")" \
 		"$(tool Bash "$(c 'sleep 20; echo no')")" \
 		"$(tool Bash "$(c 'chmod 700 d; rmdir d; sleep 1.5; echo gone')")" \
 		"$(tool Bash "$(c 'mkdir -p $(seq -s / 40); sleep 9; echo no')")" \
@@ -226,6 +226,18 @@ f() { # path [members]: arguments of a file tool
 	[[ $(result 8) = *'SKILL.md'*'model.py'*'utils'* ]]
 	[[ $(result 9) = "$(md5sum <"$fix/diag-matmul/model.py")"* ]]
 	[[ $(result 9) = *'Be fast.'* ]]
+}
+
+@test "nobody keeps outputs from being kept" {
+	run_all Bash "$(c 'rm -rf .output; mv .output o; chmod 000 .output; ln -sfn /tmp .output; ln -s ../model.py .output/bash_4.txt; mkfifo .output/bash_5.txt; ls -A .output')" \
+		Bash "$(c 'umount .output; mount -o remount,rw .output; python3 -c "import os; os.fchmod(1, 0); os.rename(\"/work\", \"/w\")"')" \
+		Write "$(f .output/bash_4.txt '{"content":"x"}')" Bash "$(c 'seq 100000; chmod 000 .output/*')" \
+		Bash "$(c 'tail -2 .output/bash_3.txt | head -1; echo x >>.output/bash_3.txt')" Read "$(f .output/bash_3.txt '{"offset":99999}')"
+	[[ $(result 0) = *'Read-only'* ]]
+	[[ $(result 2) = *'is protected'* ]]
+	[[ $(result 3) = *'all of it is in /work/.output/bash_3.txt]'* ]]
+	[[ $(result 4) = 100000$'\n'*'Read-only'* ]]
+	[[ $(result 5) = *100000* ]]
 }
 
 @test "nothing outside the tree is read or written" {
