@@ -3,6 +3,7 @@
  * ca-verify: is what a candidate computes what its task asks for?
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "judge/options.h"
