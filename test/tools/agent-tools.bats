@@ -449,11 +449,16 @@ beats() {
 }
 
 @test "nothing of a rollout runs while its model thinks" {
+	# beyond N: waits until there are more lines than that
+	beyond() {
+		echo "n=$1; until [ \"\$(cat kernels/beats | wc -l)\" -gt \$n ]; do sleep 0.1; done 2>/dev/null"
+	}
 	serve_thinker() {
 		script "$(tool Bash "$(c 'while :; do date +%s%N >>kernels/beats; sleep 0.05; done' \
 			'{"run_in_background":true}')")" \
-			"$(jq -c '.wait = 1' <<<"$(sh_turn 'sleep 0.3; wc -l <kernels/beats')")" \
-			"$(jq -c '.wait = 1' <<<"$(sh_turn 'cat kernels/beats')")" "$done_turn"
+			"$(jq -c '.wait = 1' <<<"$(sh_turn "$(beyond 0)")")" \
+			"$(jq -c '.wait = 1' <<<"$(sh_turn "$(beyond '$(cat kernels/beats | wc -l)')
+				cat kernels/beats")")" "$done_turn"
 		serve
 	}
 	serve_thinker
