@@ -125,7 +125,9 @@ static int grade_final(struct rollout *r, struct err *none, struct err *e)
 	int rc = 0;
 
 	if (!has_candidate(r)) {
-		err_set(none, CA_DATAERR, "there is no model_new.py");
+		/* What ended it early says enough. */
+		if (!*r->s.why)
+			err_set(none, CA_DATAERR, "there is no model_new.py");
 		return 0;
 	}
 	rec_init(&c);

@@ -106,8 +106,8 @@ int judge_ready(const struct judge_opts *o, const char *remember,
 
 	if (strcmp(o->device, "cpu") && cu_find(o->device, e) < 0)
 		return -1;
-	return path_python(python, e) || mac_key_load(&key, o->trust_key, e) ||
-	       make_remember(remember, e) ? -1 : 0;
+	return mac_key_load(&key, o->trust_key, e) ||
+	       make_remember(remember, e) || path_python(python, e) ? -1 : 0;
 }
 
 int judge_serve(struct judge_opts *o, const struct reward_rules *rules,

@@ -605,7 +605,7 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 
 @test "too few open files are told before anything begins" {
 	script "$done_turn"
-	run bash -c 'ulimit -n 256; "$@"' - "$bin/ca-agent" --model-cmd cat --skill skill -d cpu -j 100 tasks
+	run bash -c 'ulimit -n 256; "$@"' - "$bin/ca-agent" --model-cmd cat --skill skill -d cpu --judge ./judge -j 100 tasks
 	[ "$status" = 78 ]
 	[[ $output = *'100 rollouts at once need 556 open files, the limit is 256 (ulimit -n)' ]]
 }
@@ -689,7 +689,7 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 
 @test "an installed skill that is missing is named" {
 	script "$done_turn"
-	run "$bin/ca-agent" --model-cmd cat --skill nowhere tasks
+	run "$bin/ca-agent" --model-cmd cat --judge ./judge --skill nowhere tasks
 	[ "$status" = 66 ]
 	[[ $output = *"cannot find the skill 'nowhere'"* ]]
 }
@@ -698,7 +698,7 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	export CA_CACHE=$dir/cache
 	script "$done_turn"
 	fails() { # status, text, options
-		run "$bin/ca-agent" --model-cmd cat -d cpu "${@:3}" tasks
+		run "$bin/ca-agent" --model-cmd cat -d cpu --judge ./judge "${@:3}" tasks
 		echo "$output"
 		[ "$status" = "$1" ]
 		[[ $output = *"$2"* ]]
@@ -715,7 +715,7 @@ print(json.dumps([{"calls": [{"name": "Write", "args": {"file_path": "/work/a", 
 	fails 78 'it holds kernels/' --skill twice
 	fails 73 'cannot create' --skill skill -o nowhere/out
 	OPENAI_API_KEY=$'a\nb' run "$bin/ca-agent" --endpoint http://127.0.0.1:9/v1 --model m \
-		-d cpu --skill skill tasks
+		-d cpu --skill skill --judge ./judge tasks
 	[ "$status" = 78 ]
 	[[ $output = *'holds a line break' ]]
 	# Nothing of it stays.
