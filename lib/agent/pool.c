@@ -579,9 +579,9 @@ static int check_place(const struct agent_opts *a, struct err *e)
 	struct jail_caps caps;
 	int rc;
 
-	if (jail_probe(&caps, e))
-		return -1;
-	if (!a->single_turn && caps.command < JAIL_FULL)
+	/* Processes that cannot be had now may be had later. */
+	if (!a->single_turn && !jail_probe(&caps, NULL) &&
+	    caps.command < JAIL_FULL)
 		return err_set(e, CA_UNAVAILABLE, "commands of a model need a "
 			       "jail of level full: %s", caps.why);
 	rc = strcmp(a->device, "cpu") ? 0 : lease_open(&cpu, "cpu", e);
