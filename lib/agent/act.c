@@ -66,8 +66,9 @@ static int answer(struct rollout *r, const struct call *c, struct str *out)
 	if (c->tool == TOOL_WRITE && !place_digest(&r->place, NULL, &bytes,
 						   NULL) &&
 	    bytes > r->o->disk) {
-		str_adds(out, "Error: the work directory is full; remove "
-			 "what is not needed");
+		str_adds(out, "Error: the work directory is full, or holds "
+			 "more than can be counted; remove what is not "
+			 "needed");
 		return 0;
 	}
 	shells_wake(r->shells);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/files.h"
+#include "agent/room.h"
 #include "agent/search.h"
 #include "agent/shell_tree.h"
 #include "base/child.h"
@@ -33,8 +34,8 @@
 #define ENDED_MAX 32		/* whose output is still to be had */
 #define KEPT_OUTPUTS 4
 #define DEFAULT_MS 120000
-#define BEYOND_NS 3000000000	/* where more is than can be counted, */
-#define BEYOND_MAX 3		/* for so many commands to put that right */
+#define BEYOND_NS 3000000000	/* where more is than can be counted */
+#define BEYOND_FILE ((int64_t)1 << 20)	/* what these may write */
 #define TICK_MS 200
 /* Of a process; or half of what is there. */
 #define MEMORY ((int64_t)32 << 30)
@@ -68,8 +69,7 @@ struct shells {
 	struct shells_opts o;
 	struct command *list;
 	int count, leased, awake, frozen;
-	int beyond;		/* commands in a row that began so */
-	int64_t checked;	/* size of the tree, last */
+	struct room room;
 	char cwd[4096];
 	int kept[KEPT_OUTPUTS];	/* numbers of long outputs */
 };
@@ -84,6 +84,7 @@ struct shells *shells_open(const struct shells_opts *o, struct err *e)
 	}
 	s->o = *o;
 	strcpy(s->cwd, PLACE_SHOWN);
+	room_init(&s->room, o->place, o->disk);
 	return s;
 }
 
@@ -121,6 +122,14 @@ static int64_t memory(void)
 	return half > 0 && half < MEMORY ? half : MEMORY;
 }
 
+/* Of one file. */
+static int64_t file_limit(const struct shells *s)
+{
+	int64_t most = s->o.disk < OUTPUT_MAX ? s->o.disk : OUTPUT_MAX;
+
+	return s->room.beyond || most < BEYOND_FILE ? BEYOND_FILE : most;
+}
+
 /* In the helper: the jail, from start to end. */
 static void helper(const struct shells *s, const struct command *c,
 		   const char *text, int report_fd) CA_NORETURN;
@@ -135,7 +144,7 @@ static void helper(const struct shells *s, const struct command *c,
 	struct jail_cmd j = {
 		.level = JAIL_FULL, .at = s->o.at, .ro = s->o.ro,
 		.dir = s->cwd, .mem_bytes = memory(),
-		.file_bytes = OUTPUT_MAX
+		.file_bytes = file_limit(s)
 	};
 	struct report r = { .rc = -1 };
 	struct err e = ERR_INIT;
@@ -392,18 +401,27 @@ static int64_t output_size(const struct command *c)
 	return fstat(c->out, &st) ? 0 : st.st_size;
 }
 
-/* Whether the tree has grown beyond its limit; looked at once a second.  Where
- * it cannot be counted already, there is a moment to put that right. */
+static int64_t count_bytes(struct shells *s)
+{
+	const struct command *c;
+	int64_t held = 0;
+
+	for (c = s->list; c; c = c->next)
+		if (c->helper)
+			held += tree_unlinked(c->helper, s->room.dev);
+	return room_count(&s->room, held);
+}
+
+/* Whether the tree has grown beyond its limit.  Where it cannot be counted
+ * already, there is a moment to put that right. */
 static int over_disk(struct shells *s, const struct command *c,
 		     int64_t before)
 {
-	int64_t bytes = 0;
+	int64_t bytes;
 
-	if (now_ns() - s->checked < 1000000000)
+	if (!room_due(&s->room))
 		return 0;
-	s->checked = now_ns();
-	if (place_digest(s->o.place, NULL, &bytes, NULL))
-		return 0;
+	bytes = count_bytes(s);
 	if (bytes >= PLACE_BEYOND && before >= PLACE_BEYOND)
 		return now_ns() - c->start - c->excused > BEYOND_NS;
 	if (before < s->o.disk || before >= PLACE_BEYOND)
@@ -419,19 +437,13 @@ static void end_all(struct shells *s)
 	for (c = s->list; c; c = c->next)
 		if (c->helper) {
 			end_command(c, 0);
-			c->stopped = 1;
+			c->stopped = c->over_disk = 1;
 		}
 }
 
 void shells_watch(struct shells *s)
 {
-	int64_t bytes = 0;
-
-	if (!any_running(s) || now_ns() - s->checked < 1000000000)
-		return;
-	s->checked = now_ns();
-	if (!place_digest(s->o.place, NULL, &bytes, NULL) &&
-	    bytes > s->o.disk)
+	if (any_running(s) && room_due(&s->room) && count_bytes(s) > s->o.disk)
 		end_all(s);
 }
 
@@ -440,7 +452,6 @@ void shells_watch(struct shells *s)
 static int supervise(struct shells *s, struct command *c, int64_t limit_ms,
 		     int64_t before)
 {
-	s->checked = now_ns();
 	while (!reap(c)) {
 		int64_t end = c->start + c->excused + limit_ms * 1000000;
 		int ms = deadline_ms(end);
@@ -531,10 +542,7 @@ static int add_status(const struct shells *s, const struct command *c,
 	else if (c->over_output)
 		str_adds(out, "[killed: more than 256 MiB of output]");
 	else if (c->over_disk)
-		str_addf(out, "[killed: the work directory has grown beyond "
-			 "%lld MiB, or more than can be counted; remove what "
-			 "is not needed]",
-			 (long long)(s->o.disk >> 20));
+		room_text(&s->room, "killed: ", out);
 	else if (c->end.rc)
 		str_addf(out, "[could not be run: %s]", c->end.text);
 	else if (r->how == CHILD_EXITED && !r->code)
@@ -629,19 +637,33 @@ static int run_background(struct shells *s, const char *text, struct str *out)
 	return 1;
 }
 
+/* What a command has left behind when it ends. */
+static int add_left(struct shells *s, const struct command *c,
+		    struct str *out)
+{
+	if (count_bytes(s) <= s->o.disk)
+		return 0;
+	end_all(s);
+	if (!c->over_disk) {
+		end_with_line(out);
+		room_text(&s->room, "", out);
+	}
+	return 1;
+}
+
 int shells_bash(struct shells *s, const struct json *args, struct str *out)
 {
 	const char *text = json_get_str(args, "command", "");
-	int64_t limit = json_get_int(args, "timeout", DEFAULT_MS), before = 0;
+	int64_t limit = json_get_int(args, "timeout", DEFAULT_MS);
 	struct err e = ERR_INIT;
 	struct command *c;
 	int in_time, ok;
 
-	place_digest(s->o.place, NULL, &before, NULL);
-	s->beyond = before < PLACE_BEYOND ? 0 : s->beyond + 1;
-	if (s->beyond > BEYOND_MAX) {
-		str_adds(out, "Error: more lies in the work directory than "
-			 "can be counted, and no command runs any more");
+	if (!room_begin(&s->room, count_bytes(s))) {
+		str_addf(out, "Error: the work directory holds more than %lld "
+			 "MiB, or more than can be counted; commands did not "
+			 "change that, and no command runs any more",
+			 (long long)(s->o.disk >> 20));
 		return 0;
 	}
 	check_cwd(s, out);
@@ -653,7 +675,7 @@ int shells_bash(struct shells *s, const struct json *args, struct str *out)
 		str_addf(out, "Error: %s", e.msg);
 		return 0;
 	}
-	in_time = supervise(s, c, limit, before);
+	in_time = supervise(s, c, limit, s->room.before);
 	if (c->over_disk)
 		end_all(s);
 	end_command(c, 0);
@@ -661,6 +683,8 @@ int shells_bash(struct shells *s, const struct json *args, struct str *out)
 		follow_cwd(s, c);
 	add_output(s, c, out);
 	ok = add_status(s, c, in_time, limit, out);
+	if (add_left(s, c, out))
+		ok = 0;
 	if (!out->len)
 		str_adds(out, "(no output)");
 	forget(s, c);
@@ -685,7 +709,8 @@ static struct command *find(struct shells *s, const char *id,
 	return NULL;
 }
 
-static void add_state(const struct command *c, struct str *out)
+static void add_state(const struct shells *s, const struct command *c,
+		      struct str *out)
 {
 	const struct child_result *r = &c->end.res;
 
@@ -694,6 +719,8 @@ static void add_state(const struct command *c, struct str *out)
 		str_adds(out, "[running]");
 	else if (c->end.rc)
 		str_addf(out, "[failed: %s]", c->end.text);
+	else if (c->over_disk)
+		room_text(&s->room, "killed: ", out);
 	else if (r->how == CHILD_INTERRUPTED || c->stopped)
 		str_adds(out, "[killed]");
 	else
@@ -726,7 +753,7 @@ int shells_output(struct shells *s, const struct json *args, struct str *out)
 	c->read = output_size(c);
 	if (!out->len)
 		str_adds(out, "(no new output)\n");
-	add_state(c, out);
+	add_state(s, c, out);
 	return 1;
 }
 
@@ -743,6 +770,6 @@ int shells_kill(struct shells *s, const struct json *args, struct str *out)
 		c->stopped = 1;
 		str_adds(out, "Killed. ");
 	}
-	add_state(c, out);
+	add_state(s, c, out);
 	return 1;
 }

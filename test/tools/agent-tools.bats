@@ -100,12 +100,12 @@ f() { # path [members]: arguments of a file tool
 		"$(tool Bash "$(c 'sleep 20; echo no')")" \
 		"$(tool Bash "$(c 'chmod 700 d; rmdir d; sleep 1.5; echo gone')")" \
 		"$(tool Bash "$(c 'mkdir -p $(seq -s / 40); sleep 9; echo no')")" \
-		"$(tool Bash "$(c 'rm -r 1; while :; do head -c 1M /dev/zero >>fill; sleep 0.05; done' '{"run_in_background":true}')")" \
+		"$(tool Bash "$(c 'rm -r 1; while :; do i=$((i+1)); head -c 1M /dev/zero >fill$i; sleep 0.05; done' '{"run_in_background":true}')")" \
 		"$(tool Bash "$(c 'sleep 20; echo no')")" "$(tool BashOutput '{"bash_id":"bash_9"}')" "$done_turn"
 	agent --disk 32M
 	stopped final
 	# What runs in the background goes as well.
-	[[ $(result 11) = *'[killed]' ]] || { result 11; false; }
+	[[ $(result 11) = *'[killed: the work directory has grown'* ]] || { results; false; }
 	for i in 4 5 6 8 10; do
 		[[ $(result $i) = *'can be counted; remove'* ]]
 		[[ $(result $i) != no* ]]
@@ -122,11 +122,55 @@ f() { # path [members]: arguments of a file tool
 	[[ $(result 1) = *MemoryError* ]]
 }
 
+@test "Bash: what a command leaves is counted when it ends, and what it holds" {
+	# However fast it was.
+	script "$(tool Bash "$(c 'for i in 1 2 3; do head -c 20M /dev/zero >f$i; done')")" \
+		"$(tool Bash "$(c 'echo one')")" "$(tool Bash "$(c 'rm f1; echo two; head -c 2M /dev/zero >f4')")" \
+		"$(tool Bash "$(c 'echo three')")" "$(tool Bash "$(c 'rm f*; echo four')")" "$(tool Bash "$(c 'echo five')")" \
+		"$(tool Bash "$(c 'head -c 50M /dev/zero >f')")" "$done_turn"
+	agent --disk 32M
+	stopped final
+	[[ $(result 0) = *'grown beyond 32 MiB'* ]]
+	[[ $(result 1) = one$'\n'*'grown beyond 32 MiB'* ]]
+	[[ $(result 2) = two$'\n'*'grown beyond 32 MiB'* ]]
+	[[ $(result 3) = three$'\n'*'grown beyond 32 MiB'* ]]
+	[ "$(result 4)" = four ]
+	[ "$(result 5)" = five ]
+	[[ $(result 6) = *'exit code 153]'* ]]
+	# Without a name it is there all the same.
+	cat >hold.py <<-'END'
+		import os, time
+		held = []
+		for i in range(3):
+		    held.append(open("h", "wb", 0))
+		    os.unlink("h")
+		    held[-1].write(bytes(20 << 20))
+		open("ready", "w")
+		time.sleep(1000)
+	END
+	script "$(jq -cn --rawfile t hold.py '{calls: [{name: "Write", args: {file_path: "/work/hold.py", content: $t}}]}')" \
+		"$(tool Bash "$(c 'python3 hold.py' '{"run_in_background":true}')")" \
+		"$(tool Bash "$(c 'until [ -e ready ]; do sleep 0.1; done; sleep 60; echo no')")" \
+		"$(tool BashOutput '{"bash_id":"bash_1"}')" "$(tool Bash "$(c 'echo yes')")" "$done_turn"
+	agent --disk 32M
+	stopped final
+	[[ $(result 2) = '[killed: the work directory has grown beyond 32 MiB'* ]]
+	[[ $(result 3) = *'[killed: the work directory has grown'* ]]
+	[ "$(result 4)" = yes ]
+	# Who makes no room is heard three times.
+	script "$(tool Bash "$(c 'head -c 20M /dev/zero >f; cp f g')")" "$(tool Bash "$(c 'echo 1')")" \
+		"$(tool Bash "$(c 'echo 2')")" "$(tool Bash "$(c 'echo 3')")" "$(tool Bash "$(c 'echo 4')")" "$done_turn"
+	agent --disk 32M
+	stopped final
+	[[ $(result 3) = 3* ]]
+	[[ $(result 4) = *'no command runs any more' ]]
+}
+
 @test "Bash: where more lies than can be counted nothing runs for long" {
 	run_all Bash "$(c 'mkdir d; python3 -c "for i in range(60000): open(f\"d/{i}\", \"w\")"')" \
 		Bash "$(c 'echo one')" Bash "$(c 'echo two')" Bash "$(c 'echo three')" \
 		Bash "$(c 'rm -rf d')" Bash "$(c 'echo five' '{"run_in_background":true}')"
-	[ "$(result 3)" = three ]
+	[[ $(result 3) = three$'\n'* ]]
 	[[ $(result 4) = *'no command runs any more' ]]
 	[[ $(result 5) = *'no command runs any more' ]]
 	# One who tidies up goes on.
