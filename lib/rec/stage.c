@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/io.h"
@@ -208,11 +209,35 @@ static void render(struct stage *s, struct slot *t)
 	str_add(&t->out, t->line, t->len);
 }
 
+/* Whether fd takes n bytes without waiting for a reader. */
+static int is_free(int fd, size_t n)
+{
+	struct stat st;
+	int have = 0, room;
+
+	if (fstat(fd, &st))
+		return 0;
+	if (S_ISREG(st.st_mode))
+		return 1;
+	room = S_ISFIFO(st.st_mode) ? fcntl(fd, F_GETPIPE_SZ) : 0;
+	return room > 0 && n <= (size_t)room && !ioctl(fd, FIONREAD, &have) &&
+	       !have;
+}
+
+static void let_rest(const struct stage *s)
+{
+	if (s->n == 1 && s->ops->rest)
+		s->ops->rest(s->ops->ctx);
+}
+
 static int put_line(struct stage *s, struct slot *t)
 {
 	if (str_addc(&t->out, '\n'))
 		return err_set(&s->write_err, CA_SOFTWARE,
 			       "no memory for a line");
+	/* Who is to read it may wait for what we hold until we rest. */
+	if (!is_free(s->out.fd, t->out.len))
+		let_rest(s);
 	if (output_write(&s->out, t->out.buf, t->out.len, &s->write_err) ==
 	    0) {
 		s->progress.out++;
@@ -260,8 +285,10 @@ static int finish(struct stage *s, struct slot *t)
 	if (write && put_line(s, t))
 		return -1;
 	count_written(s, t);
-	if (o->done && t->kind == SLOT_WORK)
+	if (o->done && t->kind == SLOT_WORK) {
+		let_rest(s);	/* it may print */
 		o->done(o->ctx, &t->rec);
+	}
 	progress_draw(&s->progress);
 	return 0;
 }
@@ -290,8 +317,7 @@ static int slot_give(struct stage *s, struct slot *t)
 	if (s->n == 1) {
 		work(s, t);
 		s->stop = finish(s, t) != 0;
-		if (s->ops->rest)
-			s->ops->rest(s->ops->ctx);
+		let_rest(s);
 		return s->stop ? -1 : 0;
 	}
 	pthread_mutex_lock(&s->lock);

@@ -539,3 +539,14 @@ workdir() {
 		wait $!
 	done
 }
+
+@test "who cannot write yet holds the device for nobody" {
+	build built "$fix/axpby"
+	for name in a b c; do
+		jq -c --arg n $name '.name = $n | .pad = "x" * 100000' built
+	done >many
+	"$bin/ca-verify" --device cpu --lease-timeout 100 many |
+		"$bin/ca-profile" --device cpu --lease-timeout 100 --quick >out
+	jq -es 'length == 3 and
+		all(.[].profile.status; . and . != "infra_error")' out
+}
