@@ -434,7 +434,11 @@ put() { # text: a turn that writes model_new.py
 		pgrep -f "^$nap" >/dev/null && break
 		sleep 0.1
 	done
-	kill -KILL "$(ps -o ppid= -p "$(ps -o ppid= -p "$(pgrep -f "^$nap")")")"
+	# What ps prints is padded, and taken back only without.
+	parent() {
+		ps -o ppid= -p "$1" | tr -d ' '
+	}
+	kill -KILL "$(parent "$(parent "$(pgrep -f "^$nap")")")"
 	kill -TERM $!
 	wait $! || true
 	for _ in $(seq 600); do
