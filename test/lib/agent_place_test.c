@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/files.h"
+#include "agent/room.h"
 #include "agent/search.h"
 #include "base/io.h"
 
@@ -230,6 +231,23 @@ static void a_digest_is_of_what_may_change(void **state)
 
 #define IN_PLACE(f) cmocka_unit_test_setup_teardown(f, make, drop)
 
+static void who_makes_no_room_is_heard_three_times(void **state)
+{
+	struct room r;
+
+	(void)state;
+	room_init(&r, &place, 100);
+	assert_true(room_count(&r, 1000) >= 1000);
+	assert_true(room_begin(&r, 100));
+	assert_true(room_begin(&r, 150));
+	assert_true(room_begin(&r, 150));
+	assert_true(room_begin(&r, 149));
+	assert_true(room_begin(&r, 150));
+	assert_true(room_begin(&r, 150));
+	assert_false(room_begin(&r, 150));
+	assert_true(room_begin(&r, 99));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +256,7 @@ int main(void)
 		IN_PLACE(odd_files_are_told),
 		cmocka_unit_test(what_is_cut_is_whole_characters),
 		cmocka_unit_test(output_is_filtered_by_lines),
+		IN_PLACE(who_makes_no_room_is_heard_three_times),
 		IN_PLACE(a_digest_is_of_what_may_change),
 	};
 
