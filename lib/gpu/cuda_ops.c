@@ -328,8 +328,9 @@ static int by_row(struct cuda *c, const struct gpu_linear *a)
 		.share = (int)row_share(c, pairs, pieces),
 	};
 
-	if ((c->g.flags & GPU_EXACT) || c->g.act != GPU_BF16 || a->m != 1 ||
-	    a->k % 8 || ((a->act || a->rope) && !a->lean) ||
+	if ((c->g.flags & GPU_EXACT) || c->g.act != GPU_BF16 ||
+	    a->wtype != GPU_BF16 || a->m != 1 || a->k % 8 ||
+	    ((a->act || a->rope) && !a->lean) ||
 	    (a->act && a->n % 2) || (a->rope && a->rope->qn))
 		return 0;
 	if (a->rope)

@@ -102,9 +102,12 @@ static int settle(struct nccl *n, int rc, const char *what, struct err *e)
 			break;
 		if (comm_check(n->c, COMM_WAITING, e))
 			return -1;
-		if (now_ns() > end)
-			return err_set(e, CA_UNAVAILABLE, "%s is not done "
-				       "within %d s", what, START_S);
+		if (now_ns() > end) {
+			err_set(e, CA_UNAVAILABLE, "%s is not done within "
+				"%d s", what, START_S);
+			comm_fail(n->c, e);
+			return -1;
+		}
 		comm_beat(n->c);
 		nanosleep(&nap, NULL);
 	}

@@ -34,6 +34,7 @@ struct layout {
 /* Lengths for which a step that decodes is recorded: LEAST << level. */
 #define LEAST  256
 #define LEVELS 24
+#define TAPES  256			/* kept at once, of some MiB each */
 
 struct taped {
 	struct gpu_tape *tape;
@@ -52,6 +53,7 @@ struct engine {
 	void *out_id, *out_lp, *out_lse, *work;
 	struct nn_acts a;
 	struct taped *taped;		/* by number of sequences and level */
+	int ntaped;			/* tapes that there are */
 	int untaped;			/* recording failed */
 	float *words;			/* a row of logits */
 	uint64_t sum;
@@ -299,6 +301,7 @@ void engine_sleep(struct engine *g)
 		gpu_tape_free(g->g, g->taped[i].tape);
 		g->taped[i].tape = NULL;
 	}
+	g->ntaped = 0;
 	nn_weights_release(&g->m.w);
 	if (g->g)
 		gpu_plan_release(g->g, &g->plan);
@@ -707,18 +710,22 @@ static void compute(struct engine *g, const struct nn_step *s)
 }
 
 /* A step that decodes is the same for any tokens: the third one of as many
- * sequences and of lengths alike is recorded, and replayed from then on. */
+ * sequences and of lengths alike is recorded, and replayed from then on, until
+ * there are too many of them. */
 static void decode(struct engine *g, struct nn_step *s)
 {
 	int level = level_of(s->max_len);
 	struct taped *t = &g->taped[s->nseq * LEVELS + level];
 
 	s->max_len = LEAST << level;
-	if (!t->tape && !g->untaped && ++t->seen > 2 && gpu_record(g->g)) {
+	if (!t->tape && !g->untaped && g->ntaped < TAPES && ++t->seen > 2 &&
+	    gpu_record(g->g)) {
 		compute(g, s);
 		t->tape = gpu_record_end(g->g);
 		/* Nothing has been done yet. */
-		if (!t->tape) {
+		if (t->tape) {
+			g->ntaped++;
+		} else {
 			g->untaped = 1;
 			gpu_sync(g->g, NULL);
 		}

@@ -189,6 +189,7 @@ static void products(void **state)
 		linear(rows[i], 200, 136, 1, 0, 1);
 		linear(rows[i], 1000, 64, 0, 1, 0);
 		linear(rows[i], 77, 60, 0, 0, 1);
+		linear(rows[i], 257, 64, 1, 1, 1);
 	}
 }
 
@@ -379,6 +380,42 @@ static void rows_of_things(void **state)
 	free(table);
 }
 
+/* Rows by the thousand, and as wide as those of large models. */
+static void norms_back(void **state)
+{
+	static const struct { int t, c; } of[] = {
+		{ 2200, 192 }, { 1100, 2048 }, { 1100, 4096 },
+	};
+	float *x, *w, *dy, *dx;
+	void *out[2], *dw[2];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		size_t c = (size_t)of[i].c, n = (size_t)of[i].t * c;
+
+		begin();
+		x = numbers(n, 1, 1);
+		w = numbers(c, 1, 0);
+		dy = numbers(n, 1, 1);
+		dx = numbers(n, 1, 1);
+		for (int s = 0; s < 2; s++) {
+			out[s] = put(s, dx, n, 1);
+			dw[s] = put(s, w, c, 0);
+			gpu_do_rmsnorm_back(side[s].g,
+					    &(struct gpu_rmsnorm_back){
+				out[s], dw[s], put(s, dy, n, 1),
+				put(s, x, n, 1), put(s, w, c, 0), of[i].t,
+				of[i].c, 1e-5f });
+		}
+		same("rmsnorm of many rows: dx", out, n, 1);
+		same("rmsnorm of many rows: dw", dw, c, 0);
+		free(x);
+		free(w);
+		free(dy);
+		free(dx);
+	}
+}
+
 static void swiglu_and_score(void **state)
 {
 	enum { T = 130, F = 96 };
@@ -398,7 +435,7 @@ static void swiglu_and_score(void **state)
 
 		out[s] = room(s, T * F * 4);
 		dgu[s] = room(s, T * 2 * F * 4);
-		v[s] = room(s, T * 4);
+		v[s] = room(s, (T + 1) * 4);
 		dx[s] = room(s, T * F * 4);
 		dw[s] = put(s, w, F, 0);
 		db[s] = put(s, w, 1, 0);
@@ -408,13 +445,18 @@ static void swiglu_and_score(void **state)
 		gpu_do_linear(g, &(struct gpu_linear){
 			.y = v[s], .x = ds, .w = ws, .bias = bs, .m = T,
 			.n = 1, .k = F, .logits = 1, .wtype = GPU_F32 });
+		/* One row by itself takes another way. */
+		gpu_do_linear(g, &(struct gpu_linear){
+			.y = (float *)v[s] + T, .x = ds, .w = ws, .bias = bs,
+			.m = 1, .n = 1, .k = F, .logits = 1,
+			.wtype = GPU_F32 });
 		gpu_do_score_back(g, &(struct gpu_score_back){
 			dx[s], dw[s], db[s], put(s, y, T, 0), ds, ws, T, F });
 	}
 	same("swiglu", out, T * F, 1);
 	same("swiglu: again", again, T * F, 1);
 	same("swiglu: dgu", dgu, T * 2 * F, 1);
-	same("score", v, T, 0);
+	same("score", v, T + 1, 0);
 	same("score: dx", dx, T * F, 1);
 	same("score: dw", dw, F, 0);
 	same("score: db", db, 1, 0);
@@ -658,6 +700,7 @@ int main(void)
 		cmocka_unit_test(swiglu_and_score),
 		cmocka_unit_test(attentions), cmocka_unit_test(pages),
 		cmocka_unit_test(heads), cmocka_unit_test(optimiser),
+		cmocka_unit_test(norms_back),
 	};
 	int bad = 0;
 

@@ -18,7 +18,7 @@ struct product {
 	const float *bias;
 	const void *add;
 	int m, n, k, wide;
-	/* Of k_gemv_two alone, see struct gpu_linear. */
+	/* Of products of one row alone, see struct gpu_linear. */
 	const float *norm;
 	float eps;
 	int gated;

@@ -55,10 +55,12 @@ __device__ inline void row_put(const row_product &a, int q, float x, float y)
 		   (kv < r.kv_heads ? r.k : r.v) +
 			   ((u64)r.slot[0] * r.kv_heads + kv % r.kv_heads) * r.dim + j;
 	const float *table = r.table + (u64)r.pos[0] * r.dim + j;
-	float c = kv < r.kv_heads ? table[0] : 1, s = kv < r.kv_heads ? table[half] : 0;
+	bool turned = kv < r.kv_heads;
+	float c = turned ? table[0] : 1, s = turned ? table[half] : 0;
 
-	out[0] = narrow<act>(x * c - y * s);
-	out[half] = narrow<act>(y * c + x * s);
+	// Not times 0 and 1: an infinity in v is to leave its partner alone.
+	out[0] = narrow<act>(turned ? x * c - y * s : x);
+	out[half] = narrow<act>(turned ? y * c + x * s : y);
 }
 
 // The row into shared memory, times the norm's weights; the sum of the squares of this thread's.
@@ -86,7 +88,7 @@ __device__ inline float row_load(float *to, const product &p)
 // `share` warps work on a pair, each on every share-th piece.
 template <int SLOTS> __device__ inline void gemv_row(const row_product &a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
 	__shared__ float squares[ROW_WARPS];
 	const product &p = a.p;
 	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, slice = warp % a.share;

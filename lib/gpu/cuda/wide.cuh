@@ -27,16 +27,6 @@ __device__ inline eight pack(const float (&x)[8])
 	return e;
 }
 
-// What is read once and not written by kernels.
-__device__ inline eight load_once(const act *p)
-{
-	eight e;
-
-	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-		     : "=r"(e.w[0]), "=r"(e.w[1]), "=r"(e.w[2]), "=r"(e.w[3]) : "l"(p));
-	return e;
-}
-
 // What a kernel in front may have written while this one was already there.
 __device__ inline eight load_fresh(const act *p)
 {
