@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-/* No two words have the same result for one h, and no two h for one word. */
+/* No two words have the same result for one h, and no two h for one word.  A
+ * word is spread before, lest its top bit stay by itself. */
 static uint64_t mix(uint64_t h, uint64_t word)
 {
+	word *= 0xd6e8feb86659fd93u;
+	word ^= word >> 32;
 	h = (h ^ word) * 0x9e3779b97f4a7c15u;
 	return h ^ h >> 32;
 }

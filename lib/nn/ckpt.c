@@ -17,6 +17,7 @@
 
 #define FILE_MAX  JSON_MAX_FILE		/* of what is copied */
 #define BLOCK	  ((size_t)1 << 20)
+#define VERSION	  2			/* of the manifest */
 
 static const char *const copied[] = {
 	"config.json", "generation_config.json", "tokenizer.json",
@@ -241,7 +242,7 @@ static int write_manifest(struct out *o, struct err *e)
 	struct str s = STR_INIT;
 	int rc;
 
-	str_addf(&s, "{\"v\":1,\"files\":{%s}}\n", o->list.buf);
+	str_addf(&s, "{\"v\":%d,\"files\":{%s}}\n", VERSION, o->list.buf);
 	rc = s.failed ? err_set(e, CA_SOFTWARE, "no memory") :
 	     write_text(o, "manifest.json", s.buf, s.len, e);
 	str_release(&s);
@@ -259,13 +260,17 @@ static int sync_dir(const char *path, struct err *e)
 	return rc;
 }
 
-/* What is at `dir` moves away; the new folder takes its name. */
-static int put_in_place(const char *temp, const char *dir, struct err *e)
+/* Syncs the new folder; what is at `dir` moves to `prev`, and the new one
+ * takes its name. */
+static int put_in_place(const char *temp, const char *dir, const char *prev,
+			struct err *e)
 {
-	char prev[CA_PATH_MAX + 16], parent[CA_PATH_MAX];
+	char parent[CA_PATH_MAX];
 	char *slash;
+	int moved = 0;
 
-	snprintf(prev, sizeof prev, "%s.prev", dir);
+	if (sync_dir(temp, e))
+		return -1;
 	snprintf(parent, sizeof parent, "%s", dir);
 	slash = strrchr(parent, '/');
 	if (slash)
@@ -278,9 +283,14 @@ static int put_in_place(const char *temp, const char *dir, struct err *e)
 		if (rename(dir, prev))
 			return err_sys(e, CA_CANTCREAT, "cannot rename '%s'",
 				       dir);
+		moved = 1;
 	}
-	if (rename(temp, dir))
-		return err_sys(e, CA_CANTCREAT, "cannot rename '%s'", temp);
+	if (rename(temp, dir)) {
+		err_sys(e, CA_CANTCREAT, "cannot rename '%s'", temp);
+		if (moved && rename(prev, dir))
+			err_wrap(e, "'%s' is left at '%s'", dir, prev);
+		return -1;
+	}
 	return sync_dir(parent, e);
 }
 
@@ -325,15 +335,16 @@ int ckpt_save(struct train *t, const char *dir, const char *from,
 	      const char *state, struct err *e)
 {
 	struct out o = { .list = STR_INIT, .fd = -1 };
+	char prev[CA_PATH_MAX + 16];
 	int rc = -1;
 
 	if (make_room(&o, dir, e))
 		return -1;
+	snprintf(prev, sizeof prev, "%s.prev", dir);
 	if (!write_model(&o, t, from, e) &&
 	    !write_params(&o, t, "optimizer.safetensors", moments, 2, e) &&
-	    !write_state(&o, t, state, e) && !write_manifest(&o, e) &&
-	    !sync_dir(o.dir, e))
-		rc = put_in_place(o.dir, dir, e);
+	    !write_state(&o, t, state, e) && !write_manifest(&o, e))
+		rc = put_in_place(o.dir, dir, prev, e);
 	if (rc)
 		remove_tree(o.dir, NULL);
 	str_release(&o.list);
@@ -344,14 +355,14 @@ int ckpt_publish(struct train *t, const char *dir, const char *from,
 		 struct err *e)
 {
 	struct out o = { .list = STR_INIT, .fd = -1 };
+	char old[CA_PATH_MAX + 16];
 	int rc = -1;
 
 	if (make_room(&o, dir, e))
 		return -1;
-	if (!write_model(&o, t, from, e) &&
-	    (access(dir, F_OK) || !remove_tree(dir, e)))
-		rc = rename(o.dir, dir) ? err_sys(e, CA_CANTCREAT, "cannot "
-						  "rename '%s'", o.dir) : 0;
+	snprintf(old, sizeof old, "%s.old", dir);
+	if (!write_model(&o, t, from, e) && !put_in_place(o.dir, dir, old, e))
+		rc = access(old, F_OK) ? 0 : remove_tree(old, e);
 	if (rc)
 		remove_tree(o.dir, NULL);
 	str_release(&o.list);
@@ -422,9 +433,14 @@ int ckpt_verify(const char *dir, struct err *e)
 {
 	struct json *j = read_json(dir, "manifest.json", e);
 	const struct json *f = json_get(j, "files");
+	int64_t v = json_get_int(j, "v", -1);
 	int rc = j ? 0 : -1;
 
-	if (j && (!json_get(f, "model.safetensors") ||
+	if (v > 0 && v != VERSION)
+		rc = err_set(e, CA_DATAERR, "'%s' is a checkpoint of %s "
+			     "version, which this one cannot go on from", dir,
+			     v < VERSION ? "an earlier" : "a later");
+	else if (j && (v < 0 || !json_get(f, "model.safetensors") ||
 		  !json_get(f, "optimizer.safetensors") ||
 		  !json_get(f, "train.json")))
 		rc = err_set(e, CA_DATAERR, "'%s/manifest.json' is not whole",

@@ -26,14 +26,15 @@ int ckpt_save(struct train *t, const char *dir, const char *from,
  * parts. */
 int ckpt_share(struct train *t, struct err *e);
 
-/* Writes the weights alone, as a model's folder: `dir` is whole or as it was.
- * Among ranks all others call ckpt_share_weights. */
+/* Writes the weights alone, as a model's folder: `dir` is whole or as it was,
+ * or, after an end between two renames, still there as "DIR.old".  Among ranks
+ * all others call ckpt_share_weights. */
 int ckpt_publish(struct train *t, const char *dir, const char *from,
 		 struct err *e);
 int ckpt_share_weights(struct train *t, struct err *e);
 
 /* Checks the manifest: CA_DATAERR names a file that is missing or not what
- * was written. */
+ * was written, or says that another version wrote it. */
 int ckpt_verify(const char *dir, struct err *e);
 
 /* Loads the optimiser's state of a verified checkpoint into a training that

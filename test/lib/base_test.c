@@ -292,6 +292,27 @@ static void sums_tell_bytes_apart(void **state)
 	}
 }
 
+/* What becomes of the top bit of a word can't be undone by the word that comes
+ * behind it in its lane. */
+static void sums_spread_top_bits(void **state)
+{
+	uint64_t word[8] = { 0 }, was, is;
+	struct sum s;
+
+	(void)state;
+	sum_begin(&s, 0);
+	sum_add(&s, word, sizeof word);
+	was = sum_end(&s);
+	word[1] ^= UINT64_C(1) << 63;
+	for (int low = 0; low < 63; low++) {
+		word[5] = UINT64_C(1) << 63 | UINT64_C(1) << low;
+		sum_begin(&s, 0);
+		sum_add(&s, word, sizeof word);
+		is = sum_end(&s);
+		assert_true(is != was);
+	}
+}
+
 static void seeds_replay(void **state)
 {
 	struct rng a, b;
@@ -334,6 +355,7 @@ int main(void)
 		cmocka_unit_test(hash_parts_do_not_run_together),
 		cmocka_unit_test(proc_reads_lines_and_fields),
 		cmocka_unit_test(sums_tell_bytes_apart),
+		cmocka_unit_test(sums_spread_top_bits),
 		cmocka_unit_test(seeds_replay),
 	};
 

@@ -51,6 +51,17 @@ setup() {
 		grep -qF "$f" err
 		rm -r hurt
 	done
+	for v in '1 earlier' '3 later'; do
+		sed "s/\"v\":2/\"v\":${v% *}/" saved/manifest.json >other
+		cp -r saved hurt
+		mv other hurt/manifest.json
+		status=0
+		"$nn" resume model hurt 1 2>err || status=$?
+		[ "$status" = 65 ]
+		grep -qF "'hurt' is a checkpoint of a" err
+		grep -qF "${v#* } version, which this one cannot go on from" err
+		rm -r hurt
+	done
 	rm saved/manifest.json
 	"$nn" resume model saved 1 2>err && return 1
 	grep -qF manifest.json err
