@@ -282,6 +282,7 @@ static int take_token(struct gen *g, struct gen_job *j,
 		memcpy(r->top + (size_t)r->n * (size_t)r->ntop, p->top,
 		       (size_t)r->ntop * sizeof *r->top);
 	r->n++;
+	j->seq.most = 0;		/* its prompt is scored by now */
 	g->stats.new_tokens++;
 	*end = GEN_STOP;
 	if (!r->ignore_eos && is_eos(g, p->id)) {
@@ -337,6 +338,7 @@ static void obey(struct gen *g)
 {
 	struct order *o = g->order;
 	int64_t start = now_ns();
+	int failed = 0;
 
 	pthread_mutex_unlock(&g->lock);
 	if (o->kind == ORDER_SLEEP) {
@@ -348,12 +350,18 @@ static void obey(struct gen *g)
 	} else if (o->kind == ORDER_LOAD) {
 		sched_forget(g->sched);
 		o->rc = engine_load(g->engine, o->st, &o->err);
+		/* It may have some of both: none is served. */
+		failed = o->rc != 0;
+		if (failed)
+			engine_sleep(g->engine);
 	} else {
 		o->rc = engine_wake(g->engine, o->st, &o->err);
 	}
 	pthread_mutex_lock(&g->lock);
 	if (!o->rc && o->kind != ORDER_LOAD)
 		g->stats.asleep = o->kind == ORDER_SLEEP;
+	if (failed)
+		g->stats.asleep = 1;
 	if (!o->rc && o->kind != ORDER_SLEEP)
 		g->stats.weights = o->weights;
 	if (!o->rc && o->kind == ORDER_LOAD)
@@ -680,6 +688,14 @@ static struct gen_weights number(struct gen *const *g, int n,
 	return w;
 }
 
+static int has(struct gen *g, struct gen_weights w)
+{
+	struct gen_stats s;
+
+	gen_get_stats(g, &s);
+	return s.weights.sum == w.sum && s.weights.version == w.version;
+}
+
 /* One that sleeps only notes them. */
 static int give(struct gen *g, const struct st *st, struct gen_weights w,
 		struct err *e)
@@ -760,7 +776,7 @@ int gen_wake(struct gen *const *g, int n, struct err *e)
 
 		/* One that is awake may have others than are there now. */
 		rc = is_asleep(g[i]) ? command(g[i], &o, e) :
-		     give(g[i], st, w, e);
+		     has(g[i], w) ? 0 : give(g[i], st, w, e);
 		rc = rc ? say_which(i, n, e) : 0;
 	}
 	end_orders(g, n);

@@ -96,9 +96,9 @@ void gen_cancel(struct gen *g, struct gen_req *r);
  * kind of model (NULL: the same folder), in each between two steps.  They are
  * read and checked once: all of the replicas get the same ones under the same
  * number, or, when they are not whole, all keep the old ones.  (Only a device
- * that fails leaves others than its own changed; the error names it.)  What
- * runs goes on with what it has said so far; its keys and values are computed
- * anew.  Thread safe.
+ * that fails leaves others than its own changed; the error names it, and its
+ * replica sleeps.)  What runs goes on with what it has said so far; its keys
+ * and values are computed anew.  Thread safe.
  */
 int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e);
 

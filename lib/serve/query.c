@@ -502,14 +502,15 @@ static int fill_choices(struct query *q, struct fault *f)
 	return 0;
 }
 
-/* A replica for each prompt.  With the core's lock. */
+/* A replica for each prompt; one for all where they share a guide, which is for
+ * one thread at a time.  With the core's lock. */
 static void spread(struct query *q)
 {
 	struct core *c = q->c;
 	int at = q->home;
 
 	for (int i = 0; i < q->nchoices; i++) {
-		if (i % q->w.n == 0)
+		if (!i || (i % q->w.n == 0 && !q->guide))
 			at = core_choose(c, i ? -1 : at);
 		q->choice[i].home = at;
 		c->load[at]++;
