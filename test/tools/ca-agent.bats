@@ -422,30 +422,30 @@ put() { # text: a turn that writes model_new.py
 
 @test "nothing of a model command outlives its rollout" {
 	# Deaf to the end of its input and to SIGTERM, as is what it started.
-	nap=sleep\ 7$RANDOM
+	nap=sleep\ 7$RANDOM$RANDOM
 	printf 'trap "" TERM\n%s & read -r _; echo "$1"; %s\n:\n' "$nap" "$nap" >deaf
 	run "$bin/ca-agent" --model-cmd 'sh deaf {}' --skill skill -d cpu --judge ./judge tasks
 	[ "$status" = 75 ]
-	[ -z "$(pgrep -f "^$nap")" ]
+	[ -z "$(pgrep -f "^$nap\$")" ]
 	# However the rollout ends.
-	"$bin/ca-agent" --model-cmd "sed q >/dev/null; $nap; :" --skill skill -d cpu \
+	"$bin/ca-agent" --model-cmd "echo \$PPID >pid; sed q >/dev/null; $nap; :" --skill skill -d cpu \
 		--judge ./judge tasks >out 2>err 3>&- &
 	for _ in $(seq 600); do
-		pgrep -f "^$nap" >/dev/null && break
+		pgrep -f "^$nap\$" >/dev/null && break
 		sleep 0.1
 	done
 	# What ps prints is padded, and taken back only without.
 	parent() {
 		ps -o ppid= -p "$1" | tr -d ' '
 	}
-	kill -KILL "$(parent "$(parent "$(pgrep -f "^$nap")")")"
+	kill -KILL "$(cat pid)"
 	kill -TERM $!
 	wait $! || true
 	for _ in $(seq 600); do
-		pgrep -f "^$nap" >/dev/null || break
+		pgrep -f "^$nap\$" >/dev/null || break
 		sleep 0.1
 	done
-	[ -z "$(pgrep -f "^$nap")" ]
+	[ -z "$(pgrep -f "^$nap\$")" ]
 }
 
 @test "what a model says is never a fault of its server" {
