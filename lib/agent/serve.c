@@ -37,6 +37,11 @@ static int grade(void *ctx, struct rec *r, struct err *e)
 	return j ? judge_profile(j, r, e) : -1;
 }
 
+static int is_grade(enum ask stage)
+{
+	return stage == ASK_REWARD || stage == ASK_NONE;
+}
+
 static int judge_as(struct serve *s, enum ask stage, struct rec *r,
 		    struct err *e)
 {
@@ -44,9 +49,14 @@ static int judge_as(struct serve *s, enum ask stage, struct rec *r,
 
 	if (stage == ASK_COMPILE)
 		return build_candidate(r, &s->build, &s->key, e);
-	if (stage == ASK_REWARD || stage == ASK_NONE)
+	if (is_grade(stage)) {
+		/* What was kept may be another device's, or older rules'. */
+		if (s->remember && rec_get(r, "verify") &&
+		    (grade(s, r, e) || rec_refresh(r, e)))
+			return -1;
 		return reward_record(r, &s->rules, &s->key, grade, s,
 				     s->no_prov, e);
+	}
 	j = judging_open(&s->quick, e);
 	if (!j)
 		return -1;
@@ -68,9 +78,9 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	const char *word = json_get_str(rec_get(r, "ask"), "stage", NULL);
 	enum ask stage = ask_parse(word);
 	struct serve *s = ctx;
-	int full = (stage == ASK_REWARD || stage == ASK_NONE) &&
-		   !s->quick_grade;
-	const char *how = full ? "full" : "quick";
+	/* A grade is measured anew, not taken from a try of the model. */
+	const char *how = !is_grade(stage) ? "try" :
+			  s->quick_grade ? "quick" : "full";
 
 	if (stage == ASK_COMPILE || stage == ASK_REFERENCE)
 		return judge_as(s, stage, r, e);

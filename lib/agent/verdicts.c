@@ -74,7 +74,8 @@ static int says_something(const struct rec *r)
 	enum status s = status_parse(word);
 
 	return s != ST_NONE && s != ST_INFRA_ERROR &&
-	       !json_get_bool(p, "contended", 0) &&
+	       status_parse(json_get_str(p, "status", NULL)) !=
+	       ST_INFRA_ERROR && !json_get_bool(p, "contended", 0) &&
 	       strcmp(json_get_str(p, "status", ""), "inconclusive_time");
 }
 

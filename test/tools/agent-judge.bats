@@ -63,6 +63,17 @@ teardown() {
 	[ "$(ls kept | wc -l)" = 2 ]
 	"$bin/ca-agent" --serve-judge -d cpu --remember kept <candidate >full
 	[ "$(ls kept | wc -l)" = 3 ]
+	# Nor is one that was made as the judge would not, whoever signed it.
+	"$bin/ca-verify" -d cpu --seed 7 candidate >seeded
+	jq -e '.verify.options.seed == "7"' seeded
+	cp seeded "$(echo kept/*.full)"
+	"$bin/ca-agent" --serve-judge -d cpu --remember kept <candidate >anew
+	jq -e '.verify | .status == "compile_error" and .options.seed == null' anew
+	cmp <(jq -c .verify anew) <(jq -c .verify kept/*.full)
+	# A model's own try is no grade.
+	jq -c '.ask = {stage: "profile"}' candidate |
+		"$bin/ca-agent" --serve-judge -d cpu --grade quick --remember kept >tried
+	[ "$(ls kept/*.try | wc -l)" = 1 ]
 }
 
 @test "what lies in the tree when it is graded counts, whatever was verified" {
