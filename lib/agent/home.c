@@ -145,9 +145,9 @@ static int try_skill(const struct home *h, const char *fixed, struct err *e)
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/.try.%d", h->dir, (int)getpid());
-	if (place_make(path, "", fixed, geteuid(), e))
-		return err_wrap(e, "the skill");
-	rc = place_open(&p, path, fixed, e);
+	p.fd = -1;
+	rc = place_make(path, "", fixed, geteuid(), e) ||
+	     place_open(&p, path, fixed, e) ? -1 : 0;
 	if (!rc && place_is_fixed(&p, "kernels", strlen("kernels")))
 		rc = err_set(e, CA_CONFIG, "it holds kernels/, where the "
 			     "model could not write then");

@@ -332,9 +332,11 @@ class Host:
     def expire(self):
         """Parked ones that nobody has wanted for a while hold memory of a GPU."""
         age = min(PARKED_SECONDS, self.door.idle)
-        for parked in self.parked:
+        for parked in list(self.parked):
             if time.monotonic() - parked.since > age:
                 os.kill(self.children[parked.pidfd][0], SIGKILL)
+                self.parked.remove(parked)      # nobody is to get it now
+                parked.close()
 
     def check_parking(self, req, fds):
         if not self.door or compiles(req) or not 3 <= len(fds) <= 4:

@@ -426,7 +426,14 @@ put() { # text: a turn that writes model_new.py
 	printf 'trap "" TERM\n%s & read -r _; echo "$1"; %s\n:\n' "$nap" "$nap" >deaf
 	run "$bin/ca-agent" --model-cmd 'sh deaf {}' --skill skill -d cpu --judge ./judge tasks
 	[ "$status" = 75 ]
-	[ -z "$(pgrep -f "^$nap\$")" ]
+	gone() { # what was killed may take a moment
+		for _ in $(seq 600); do
+			pgrep -f "^$nap\$" >/dev/null || return 0
+			sleep 0.1
+		done
+		return 1
+	}
+	gone
 	# However the rollout ends.
 	"$bin/ca-agent" --model-cmd "echo \$PPID >pid; sed q >/dev/null; $nap; :" --skill skill -d cpu \
 		--judge ./judge tasks >out 2>err 3>&- &
@@ -434,18 +441,10 @@ put() { # text: a turn that writes model_new.py
 		pgrep -f "^$nap\$" >/dev/null && break
 		sleep 0.1
 	done
-	# What ps prints is padded, and taken back only without.
-	parent() {
-		ps -o ppid= -p "$1" | tr -d ' '
-	}
 	kill -KILL "$(cat pid)"
 	kill -TERM $!
 	wait $! || true
-	for _ in $(seq 600); do
-		pgrep -f "^$nap\$" >/dev/null || break
-		sleep 0.1
-	done
-	[ -z "$(pgrep -f "^$nap\$")" ]
+	gone
 }
 
 @test "what a model says is never a fault of its server" {
