@@ -85,8 +85,9 @@ int check_contract(struct examine *x)
 {
 	struct fail *f = &x->fail;
 
-	/* On a GPU the process begins with a context there. */
-	if (examine_hold(x, HOLD_SHARED) ||
+	/* On a GPU the process begins with a context there; a host that has
+	 * to start first is not waited for with the lease. */
+	if (host_ready(x->j, f) || examine_hold(x, HOLD_SHARED) ||
 	    oracle_open(x->j, &x->oracle, "task",
 			check_wanted(x, CHECK_COMPILE), f) ||
 	    examine_turn(x)) {

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/sig.h"
+#include "build/limits.h"
+#include "judge/ahead.h"
 #include "judge/session.h"
 #include "synth/harvest.h"
 #include "synth/ready.h"
@@ -20,7 +22,7 @@
 
 #define SLICE_NS 1000000000	/* alone on the device, where others wait */
 #define TASK_CUDA 20		/* seconds; it holds up everybody */
-#define TASK_CPU 120
+#define CLOSE_SECONDS 10
 #define JOBS_MAX 16
 #define OTHER_GRAPH "has another's graph"
 
@@ -88,9 +90,13 @@ static int hold(struct maker *m, enum device_hold how, struct err *e)
 /* Begins a slice; alone: nobody else is in the room. */
 static int enter(struct maker *m, int alone, struct err *e)
 {
+	struct fail f;
+
 	if (m->held && !alone)
 		return 0;
 	leave(m);
+	/* It says why not when it is asked for a process. */
+	(void)host_ready(m->j, &f);
 	return room_enter(m->j, alone, m->h->o->lease_s, &m->room, e) ? -1 :
 	       hold(m, HOLD_SHARED, e);
 }
@@ -105,10 +111,20 @@ static int maker_open(struct maker *m, struct err *e)
 	return 0;
 }
 
+/* A context's end is work for the device, too. */
 static void maker_close(struct maker *m)
 {
-	if (m->open)
-		oracle_stop(m->j, &m->o);
+	struct device *d = m->j->dev;
+	int own;	/* a lease of our own */
+
+	if (!m->open)
+		return;
+	own = on_cuda(m) && m->held <= HOLD_NONE + 1 &&
+	      !device_hold(d, HOLD_SHARED, CLOSE_SECONDS, NULL);
+	oracle_stop(m->j, &m->o);
+	ahead_settle(m->j);
+	if (own)
+		d->ops->unlease(d);
 	m->open = 0;
 }
 
@@ -338,11 +354,21 @@ static const char **order(struct maker *m, const struct json *names,
 	return list;
 }
 
+static int in_file(const struct output *o)
+{
+	struct stat st;
+
+	return !fstat(o->fd, &st) && S_ISREG(st.st_mode);
+}
+
 static int write_one(struct maker *m, const char *name, struct outcome *o,
 		     struct err *e)
 {
 	int rc = 0;
 
+	/* Who reads it may want the device first. */
+	if (o->told && !in_file(m->h->out))
+		rest(m);
 	if (!o->told)
 		harvest_skip(m->h, name, o->why);
 	else
@@ -466,13 +492,14 @@ static int crawl(struct maker *m, struct ready *r, struct err *e)
  * to it. */
 static size_t hands(const struct maker *m)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN) - 2;
+	struct limits l;
 
 	if (m->h->o->jobs)
 		return (size_t)m->h->o->jobs;
-	if (!on_cuda(m) || cores < 1)
+	limits_read(&l);
+	if (!on_cuda(m) || l.cores < 3)
 		return 1;
-	return cores < JOBS_MAX ? (size_t)cores : JOBS_MAX;
+	return l.cores - 2 < JOBS_MAX ? (size_t)l.cores - 2 : JOBS_MAX;
 }
 
 int crawl_torch(struct harvest *h, const char *role, struct err *e)
@@ -487,9 +514,8 @@ int crawl_torch(struct harvest *h, const char *role, struct err *e)
 	m.j = judge_open(&o, e);
 	if (!m.j)
 		return -1;
-	if (h->o->task_s <= 0)
-		h->o->task_s = on_cuda(&m) ? TASK_CUDA : TASK_CPU;
-	m.j->o.task_s = h->o->task_s;
+	m.j->o.task_s = on_cuda(&m) && h->o->task_s <= 0 ? TASK_CUDA :
+			ready_timeout(h);
 	h->timed = 1;
 	m.since = now_ns();
 	r = ready_open(h, role, hands(&m),

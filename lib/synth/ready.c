@@ -15,6 +15,7 @@
 
 #define AHEAD 128		/* names */
 #define LOOK_NS 100000000	/* how often a wait looks for signals */
+#define TASK_SECONDS 120
 #define TRIES 2			/* a process may be ended from outside */
 
 enum stage { IDLE, ASKED, PREPARED, TAKEN };
@@ -52,6 +53,11 @@ struct hand {
 	struct oracle o;
 	int open;
 };
+
+double ready_timeout(const struct harvest *h)
+{
+	return h->o->task_s > 0 ? h->o->task_s : TASK_SECONDS;
+}
 
 static void hand_close(struct hand *d)
 {
@@ -186,7 +192,8 @@ static void work(struct ready *r, struct hand *d)
 		rc = prepare(d, n, &e);
 		pthread_mutex_lock(&r->lock);
 		r->ns += now_ns() - began;
-		n->stage = PREPARED;
+		/* What is not known is no reason to leave it out. */
+		n->stage = rc ? ASKED : PREPARED;
 		if (rc)
 			give_up(r, &e);
 		pthread_cond_broadcast(&r->changed);
@@ -200,7 +207,7 @@ static int hand_open(struct hand *d, struct err *e)
 
 	judge_defaults(&o);
 	o.device = "cpu";
-	o.task_s = d->r->h->o->task_s;
+	o.task_s = ready_timeout(d->r->h);
 	d->j = judge_open(&o, e);
 	return d->j ? 0 : -1;
 }
@@ -223,8 +230,10 @@ static void *run(void *arg)
 
 	rc = hand_open(d, &e) || begin(d, first, &told, &e) ? -1 : 0;
 	pthread_mutex_lock(&r->lock);
-	if (rc)
+	if (rc && first)
 		give_up(r, &e);
+	else if (rc && !sig_caught())
+		warn("prepares with one process less: %s", e.msg);
 	else if (first)
 		tell_list(r, d, told);
 	pthread_cond_broadcast(&r->changed);

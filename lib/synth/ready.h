@@ -11,9 +11,12 @@
 
 struct ready;
 
+/* Seconds for a request that works on the CPU. */
+double ready_timeout(const struct harvest *h);
 /* Starts n threads, each with a process of this role.  While they get ready,
- * one of them lists the source.  Inputs and results take so many bytes at
- * most; on_cpu: the CPU is what things are made for, so its lease is held. */
+ * one of them lists the source; the others may fail to begin.  Inputs and
+ * results take so many bytes at most; on_cpu: the CPU is what things are made
+ * for, so its lease is held. */
 struct ready *ready_open(struct harvest *h, const char *role, size_t n,
 			 int64_t bytes, int on_cpu, struct err *e);
 /* Waits for the list: {"names", "skipped", ...}, which stays ours. */

@@ -77,7 +77,7 @@ class Grower:
             except Exception as exc:
                 if broken(exc):
                     raise
-                why, high = exc, at
+                why, high = exc.with_traceback(None), at    # it holds tensors
                 wish = None
             else:
                 if self.ms <= took[at] <= OVER * self.ms:
