@@ -19,7 +19,10 @@ begin() {
 
 # Our server goes; another's does not stay asleep.
 leave() {
-	[ -z "$trainer" ] || kill "$trainer" 2>/dev/null || true
+	if [ -n "$trainer" ]; then
+		kill "$trainer" 2>/dev/null || true
+		wait "$trainer" || true
+	fi
 	if [ -n "$own" ]; then
 		kill "$own" 2>/dev/null || true
 	elif [ -n "$url" ]; then
