@@ -502,15 +502,15 @@ static int fill_choices(struct query *q, struct fault *f)
 	return 0;
 }
 
-/* A replica for each prompt; one for all where they share a guide, which is for
- * one thread at a time.  With the core's lock. */
+/* A replica for each prompt.  A guide is for one thread at a time: what has one
+ * is a chat, of one prompt.  With the core's lock. */
 static void spread(struct query *q)
 {
 	struct core *c = q->c;
 	int at = q->home;
 
 	for (int i = 0; i < q->nchoices; i++) {
-		if (!i || (i % q->w.n == 0 && !q->guide))
+		if (i % q->w.n == 0)
 			at = core_choose(c, i ? -1 : at);
 		q->choice[i].home = at;
 		c->load[at]++;
