@@ -112,6 +112,15 @@ static int is_name(const char *s)
 	return isalpha((unsigned char)*s) || *s == '_';
 }
 
+/* Whether it is more than text to the shell that nvcc's steps go through.
+ * They have it in double quotes; to one within it nvcc adds a backslash, unless
+ * there is one, even if that is itself behind another. */
+static int is_shell(const char *s)
+{
+	return strpbrk(s, "$`\n\r") || strstr(s, "\\\\") ||
+	       ends_with(s, "\\");
+}
+
 /* "c++17" or "gnu++17" */
 static int take_std(struct taker *t, const char *value)
 {
@@ -188,7 +197,7 @@ static int apply(struct taker *t, const struct flag *f,
 		return take_std(t, tail);
 	case KEEP_NEXT:
 		value = *tail ? tail : value_of(tail, in, left, &used);
-		if (!value || !is_name(value))
+		if (!value || !is_name(value) || is_shell(value))
 			return 0;
 		keep(t, arena_printf(t->a, "%s%s", f->name, value));
 		return used;
@@ -224,7 +233,8 @@ static int matches(const struct flag *f, const char *s, const char **tail)
 	case KEEP: case DROP:
 		return !**tail;
 	case KEEP_TAIL: case STD:
-		return **tail && !strpbrk(*tail, "/,@");
+		return **tail && !strpbrk(*tail, "/,@") &&
+		       !is_shell(*tail);
 	case DROP_TAIL: case KEEP_NEXT:
 		return 1;
 	default:
