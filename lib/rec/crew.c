@@ -31,7 +31,7 @@ struct member {
 struct crew {
 	struct crew_ops o;
 	struct member *m;
-	size_t n, gone;
+	size_t n, gone, turn;
 	pthread_mutex_t lock;
 	pthread_cond_t free;
 };
@@ -194,9 +194,13 @@ static struct member *take(struct crew *c)
 
 	pthread_mutex_lock(&c->lock);
 	while (!m && c->gone < c->n) {
-		for (size_t i = 0; i < c->n && !m; i++)
-			if (!c->m[i].busy && c->m[i].fd >= 0)
-				m = &c->m[i];
+		/* In turn: who was asked last may not have rested yet. */
+		for (size_t i = 0; i < c->n && !m; i++) {
+			struct member *next = &c->m[c->turn++ % c->n];
+
+			if (!next->busy && next->fd >= 0)
+				m = next;
+		}
 		if (!m)
 			pthread_cond_wait(&c->free, &c->lock);
 	}

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ static struct crew *crew;
 /* "wait" goes on when another record, "wake", has been begun. */
 static int record(void *ctx, struct rec *r, struct err *e)
 {
-	char c = 0;
+	char c = 0, pid[16];
 
 	(void)ctx;
 	if (json_get_bool(r->root, "wait", 0) &&
@@ -40,6 +41,9 @@ static int record(void *ctx, struct rec *r, struct err *e)
 	if (json_get_bool(r->root, "hang", 0))
 		for (int i = 0; i < 3000 && !sig_caught(); i++)
 			usleep(10000);
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	if (json_get_bool(r->root, "who", 0))
+		return rec_set(r, "pid", pid, strlen(pid));
 	return rec_set(r, "line", r->lineno == 2 ? "2" : "1", 1);
 }
 
@@ -112,6 +116,26 @@ static void answers_take_the_place_of_records(void **state)
 	assert_null(one("{\"kind\":\"x\",\"v\":1,\"fail\":true}", 1, &e));
 	assert_int_equal(e.code, CA_UNAVAILABLE);
 	assert_string_equal(e.msg, "told to");
+}
+
+/* Who was asked last may still be at what follows an answer. */
+static void they_are_asked_in_turn(void **state)
+{
+	struct err e = ERR_INIT;
+	const char *text;
+	int first = 0;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		text = one("{\"kind\":\"x\",\"v\":1,\"who\":true}", 1, &e);
+		assert_non_null(text);
+		text = strstr(text, "\"pid\":");
+		assert_non_null(text);
+		if (i)
+			assert_int_equal(atoi(text + 6) == first, i == 2);
+		else
+			first = atoi(text + 6);
+	}
 }
 
 static void one_that_ends_costs_its_record_only(void **state)
@@ -204,6 +228,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_two, close_two)
 	const struct CMUnitTest tests[] = {
 		TEST(answers_take_the_place_of_records),
+		TEST(they_are_asked_in_turn),
 		TEST(one_that_ends_costs_its_record_only),
 		TEST(they_work_side_by_side_and_keep_the_order),
 		TEST(a_signal_ends_what_is_under_way),
