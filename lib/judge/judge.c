@@ -164,6 +164,17 @@ void judge_free_all(struct judge *j)
 		j->dev->ops->release(j->dev, &j->later[--j->nlater]);
 }
 
+/* What has ended for us ends, and the device is given back. */
+static void end_all(struct judge *j)
+{
+	ahead_settle(j);
+	j->dev->ops->unlease(j->dev);
+	/* What was found out stands; others are not to live beside it. */
+	if (j->undead)
+		ahead_leave(j);
+	j->undead = 0;
+}
+
 void judge_leave(struct judge *j)
 {
 	/* The ends of processes, of their contexts above all, would disturb
@@ -176,8 +187,7 @@ void judge_leave(struct judge *j)
 		j->rests = 1;
 		return;
 	}
-	ahead_settle(j);
-	j->dev->ops->unlease(j->dev);
+	end_all(j);
 }
 
 void judge_rest(struct judge *j)
@@ -185,12 +195,7 @@ void judge_rest(struct judge *j)
 	if (!j || !j->rests)
 		return;
 	j->rests = 0;
-	ahead_settle(j);
-	j->dev->ops->unlease(j->dev);
-	/* What was found out stands; others are not to live beside it. */
-	if (j->undead)
-		ahead_leave(j);
-	j->undead = 0;
+	end_all(j);
 }
 
 int judge_alone(struct judge *j, struct fail *f)
