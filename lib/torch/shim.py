@@ -52,6 +52,9 @@ MAX_DEPTH = 32
 ALIGN = 64
 AWAKE_NS = 3_000_000
 ZEROS = (0,) * proto.NDIM
+# What libraries say on a device that is full; the last two may mean other things.
+NO_MEMORY = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED",
+             "_STATUS_NOT_INITIALIZED", "unable to find an engine")
 
 
 class Fail(Exception):
@@ -66,8 +69,7 @@ class Fail(Exception):
 def is_oom(exc):
     if isinstance(exc, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(exc, RuntimeError) and (
-        "can't allocate memory" in str(exc) or "out of memory" in str(exc))
+    return isinstance(exc, RuntimeError) and any(s in str(exc) for s in NO_MEMORY)
 
 
 def tail_of(exc):
