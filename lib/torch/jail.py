@@ -307,8 +307,9 @@ class Workshop:
             copy_new(self.store, self.path)
             return
         # torch.compile would fail on it again and again.
+        if os.path.exists(os.path.join(self.store, SUMS)):  # else an older version's
+            self.note = f"'{self.store}' is damaged: compiled again"
         shutil.rmtree(self.store, ignore_errors=True)
-        self.note = f"'{self.store}' is damaged: compiled again"
 
     def use(self):
         """In the child, before anything is compiled."""
