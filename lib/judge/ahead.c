@@ -37,11 +37,16 @@ static void cache_name(const struct program *p, char out[HASH_HEX])
 	hex(sum, HASH_LEN, out);
 }
 
-int ahead_parks(const struct judge *j)
+int ahead_wanted(void)
 {
 	const char *v = getenv("CA_PARK_CUDA");
 
-	return judge_on_cuda(j) && v && *v && strcmp(v, "0") != 0;
+	return v && *v && strcmp(v, "0") != 0;
+}
+
+int ahead_parks(const struct judge *j)
+{
+	return judge_on_cuda(j) && ahead_wanted();
 }
 
 /* Whether CUPTI is to look, at what is judged: it serves one of a process,
@@ -70,7 +75,9 @@ static int first_request(struct judge *j, const struct purpose *u,
 	struct mem *const mem[] = { seen };
 	int n = traced(j, u);
 
-	if (n && hostmem_sparse(TRACE_BYTES, seen, e))
+	/* What is parked has its pages only once it is used. */
+	if (n && (ahead_parks(j) ? hostmem_sparse(TRACE_BYTES, seen, e) :
+		  hostmem_new(TRACE_BYTES, seen, e)))
 		return -1;
 	if (judge_on_cuda(j))
 		region_request(req, "warm", name, mem, (size_t)n, fd);

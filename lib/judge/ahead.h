@@ -31,8 +31,9 @@ void ahead_want(struct judge *j, const struct purpose *u);
 int ahead_take(struct judge *j, const struct purpose *u,
 	       struct torch_child *c, struct mem *seen, struct err *e);
 
-/* On CUDA with CA_PARK_CUDA=1: seen right in single tries, not yet under the
- * whole corpus of attacks. */
+/* CA_PARK_CUDA=1; and that on CUDA: seen right in single tries, not yet under
+ * the whole corpus of attacks. */
+int ahead_wanted(void);
 int ahead_parks(const struct judge *j);
 
 /* Ends a process without waiting for it. */

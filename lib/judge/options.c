@@ -61,7 +61,7 @@ static void yield(const struct judging *g, struct pollfd *in)
 {
 	const char *d = g->o->device ? g->o->device : device_default();
 
-	if (strcmp(d, "cpu") && getenv("CA_PARK_CUDA"))
+	if (strcmp(d, "cpu") && ahead_wanted())
 		(void)poll(in, 1, YIELD_MS);
 }
 
