@@ -64,7 +64,8 @@ void cuda_cpus_find(struct cuda_cpus *c, int index)
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) ||
 	    CPU_COUNT(&allowed) < 4)
 		return;
-	for (int i = 0; i < CUDA_CPUS && i < CPU_SETSIZE; i++)
+	_Static_assert(CUDA_CPUS <= CPU_SETSIZE, "a set holds all");
+	for (int i = 0; i < CUDA_CPUS; i++)
 		may[i] = !!CPU_ISSET(i, &allowed);
 	cuda_cpus_choose(c, index, may, "/sys/devices/system/cpu");
 }
