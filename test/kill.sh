@@ -118,6 +118,8 @@ echo "$streams streams of $candidates, $total kills"
 echo "killed: $(sort "$work/killed" | uniq -c | tr -s '\n ' ' ')"
 sort "$work/statuses" | uniq -c
 [ ! -s "$work/reasons" ] || sort "$work/reasons" | uniq -c
+# For busy machines, where only records and leftovers count.
+[ -z "${CA_KILL_ANY-}" ] || exit 0
 # Whose process it was that was killed is no candidate's fault.
 ! grep -q '^crashed,.* reference' "$work/reasons" &&
 	! grep -qvE '^(ok|crashed|killed|invalid_reference|infra_error)$' \
