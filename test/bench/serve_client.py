@@ -64,18 +64,23 @@ def streams(url, n, length):
     return n * length / (time.perf_counter() - start)
 
 
-def first_token(url, prompt):
-    """Milliseconds of an answer of one token; the request is written before the clock starts."""
-    c, body = connect(url), json.dumps({"prompt": prompt, "max_tokens": 1})
+def ask(url, path, question):
+    """An answer and its milliseconds; the request is written before the clock starts."""
+    c, body = connect(url), json.dumps(question)
     c.connect()
     start = time.perf_counter()
-    c.request("POST", "/v1/completions", body)
+    c.request("POST", path, body)
     r = c.getresponse()
     text = r.read()
     took = 1e3 * (time.perf_counter() - start)
     if r.status != 200:
         sys.exit(text.decode())
-    return took
+    return text, took
+
+
+def first_token(url, prompt):
+    """Milliseconds of an answer of one token."""
+    return ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": 1})[1]
 
 
 def turn(url, prefix, new):
@@ -95,16 +100,7 @@ def turn(url, prefix, new):
 
 
 def say(url, messages, most):
-    """An answer and its milliseconds; the request is written before the clock starts."""
-    c, body = connect(url), json.dumps({"messages": messages, "max_tokens": most})
-    c.connect()
-    start = time.perf_counter()
-    c.request("POST", "/v1/chat/completions", body)
-    r = c.getresponse()
-    text = r.read()
-    took = 1e3 * (time.perf_counter() - start)
-    if r.status != 200:
-        sys.exit(text.decode())
+    text, took = ask(url, "/v1/chat/completions", {"messages": messages, "max_tokens": most})
     return json.loads(text), took
 
 
