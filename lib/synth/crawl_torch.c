@@ -61,10 +61,15 @@ static void count(struct maker *m, enum crawl_time what)
 	m->since = now;
 }
 
-static void leave(struct maker *m)
+static void count_held(struct maker *m)
 {
 	if (m->held)
 		count(m, m->held - 1 == HOLD_ALONE ? TIME_ALONE : TIME_SHARED);
+}
+
+static void leave(struct maker *m)
+{
+	count_held(m);
 	m->j->dev->ops->unlease(m->j->dev);
 	room_leave(&m->room);
 	m->held = 0;
@@ -77,8 +82,7 @@ static int hold(struct maker *m, enum device_hold how, struct err *e)
 
 	if (m->held == (int)how + 1)
 		return 0;
-	if (m->held)
-		count(m, m->held - 1 == HOLD_ALONE ? TIME_ALONE : TIME_SHARED);
+	count_held(m);
 	m->since = now_ns();
 	rc = device_hold(d, how, m->h->o->lease_s, e);
 	count(m, TIME_WAIT);
