@@ -31,6 +31,7 @@ struct slot {				/* of one rank */
 	_Atomic pid_t pid;
 	_Atomic int64_t beat;		/* now_ns */
 	_Atomic int doing;
+	_Atomic uint64_t meeting;
 };
 
 struct blame {
@@ -54,6 +55,7 @@ struct look {				/* at another rank's time */
 struct comm {
 	int n, mine, strict;
 	int64_t patience;		/* ns */
+	uint64_t met;
 	struct shared *s;
 	char *window;			/* n + 1 of them; the last: sums */
 	size_t bytes;			/* of all that is shared */
@@ -140,6 +142,22 @@ void comm_beat(struct comm *c)
 {
 	if (c)
 		atomic_store(&c->s->slot[c->mine].beat, now_ns());
+}
+
+uint64_t comm_meet(struct comm *c)
+{
+	return ++c->met;
+}
+
+void comm_meeting(struct comm *c, uint64_t n)
+{
+	int early = 0;
+
+	atomic_store(&c->s->slot[c->mine].meeting, n);
+	for (int i = 0; i < c->n; i++)
+		early |= atomic_load(&c->s->slot[i].meeting) < n;
+	if (early)
+		comm_beat(c);
 }
 
 void comm_strict(struct comm *c)

@@ -16,6 +16,7 @@
 #define CA_GPU_COMM_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -41,6 +42,11 @@ enum comm_doing { COMM_COMPUTES, COMM_READS, COMM_WAITS, COMM_SAVES };
 void comm_does(struct comm *c, enum comm_doing d);
 /* Something has been finished. */
 void comm_beat(struct comm *c);
+/* The number of an operation of a device in which all ranks take part. */
+uint64_t comm_meet(struct comm *c);
+/* This rank's device is in the n-th of them: as long as another's has not come
+ * that far, that is no hang. */
+void comm_meeting(struct comm *c, uint64_t n);
 /* From now on only that is progress, not time on a processor: one that waits
  * for a GPU spends it too. */
 void comm_strict(struct comm *c);

@@ -23,6 +23,7 @@ struct cuda_comm {
 	cu_event before, after;		/* computing to collecting, back */
 	cu_event mark[AHEAD];
 	unsigned marks;
+	uint64_t met;			/* number of the last operation */
 };
 
 static struct cuda *of(struct gpu *g)
@@ -79,6 +80,18 @@ void cuda_part(struct gpu *g)
 	c->comm = NULL;
 }
 
+/* Whether the device has come to the last collective operation and is still in
+ * it, which may be for want of another rank. */
+static void tell_meeting(struct cuda *c)
+{
+	const struct cu_api *api = c->dev->api;
+	struct cuda_comm *m = c->comm;
+
+	if (m->met && !api->EventQuery(m->before) &&
+	    api->StreamQuery(m->stream) == CU_NOT_READY)
+		comm_meeting(m->c, m->met);
+}
+
 /* Until `done` says something else than that it is not ready. */
 static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
 		 void *what)
@@ -93,6 +106,7 @@ static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
 			c->comm->nccl = NULL;
 			return;
 		}
+		tell_meeting(c);
 		nanosleep(&nap, NULL);
 	}
 	comm_beat(c->comm->c);
@@ -154,12 +168,23 @@ static int chain(struct cuda *c, cu_event ev, cu_stream first,
 			"cuStreamWaitEvent", &c->g.failed);
 }
 
+/* The next collective operation sees what was computed until now. */
+static int meet(struct cuda *c)
+{
+	struct cuda_comm *m = c->comm;
+
+	if (!m->nccl || chain(c, m->before, c->dev->stream, m->stream))
+		return 0;
+	m->met = comm_meet(m->c);
+	return 1;
+}
+
 void cuda_reduce_scatter(struct gpu *g, float *x, size_t part)
 {
 	struct cuda *c = of(g);
 	struct cuda_comm *m = c->comm;
 
-	if (m->nccl && !chain(c, m->before, c->dev->stream, m->stream))
+	if (meet(c))
 		nccl_reduce_scatter(m->nccl, m->stream, x, part, &g->failed);
 }
 
@@ -168,7 +193,7 @@ void cuda_all_gather(struct gpu *g, void *x, size_t bytes)
 	struct cuda *c = of(g);
 	struct cuda_comm *m = c->comm;
 
-	if (m->nccl && !chain(c, m->before, c->dev->stream, m->stream))
+	if (meet(c))
 		nccl_all_gather(m->nccl, m->stream, x, bytes, &g->failed);
 }
 
