@@ -6,10 +6,19 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_MAX sizeof ((struct err *)0)->msg
 
 static int quiet, verbose;
+static struct {
+	int code;
+	char text[TEXT_MAX + 64];
+} last;				/* words, of die_within */
 
 void warn_quiet(int on)
 {
@@ -26,7 +35,7 @@ void mention_wanted(int on)
 static void say(const char *fmt, va_list ap) CA_PRINTF(1, 0);
 static void say(const char *fmt, va_list ap)
 {
-	char text[sizeof ((struct err *)0)->msg];
+	char text[TEXT_MAX];
 	struct err e = ERR_INIT;
 
 	vsnprintf(text, sizeof text, fmt, ap);
@@ -79,4 +88,35 @@ void mention(const char *fmt, ...)
 	va_start(ap, fmt);
 	say(fmt, ap);
 	va_end(ap);
+}
+
+static void end_now(int sig)
+{
+	ssize_t n = quiet ? 0 : write(STDERR_FILENO, last.text,
+				      strlen(last.text));
+
+	(void)n;
+	(void)sig;
+	_exit(last.code);
+}
+
+static void end_briefly(int status, void *ctx)
+{
+	(void)ctx;
+	fflush(NULL);
+	_exit(status);
+}
+
+void die_within(unsigned seconds, const struct err *e)
+{
+	const struct sigaction act = { .sa_handler = end_now };
+
+	if (last.code)
+		return;
+	last.code = e->code ? e->code : CA_SOFTWARE;
+	snprintf(last.text, sizeof last.text, "%s: %s\n",
+		 program_invocation_short_name, e->msg);
+	on_exit(end_briefly, NULL);
+	sigaction(SIGALRM, &act, NULL);
+	alarm(seconds);
 }

@@ -71,4 +71,11 @@ void mention(const char *fmt, ...) CA_PRINTF(1, 2);
 void warn_quiet(int on);
 void mention_wanted(int on);
 
+/*
+ * Where what a process has begun may keep it from ending: wherever it is then,
+ * it ends in so many seconds as die_err would; and exit() ends it without what
+ * libraries have registered for that, which may wait.  Only the first counts.
+ */
+void die_within(unsigned seconds, const struct err *e);
+
 #endif

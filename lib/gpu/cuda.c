@@ -81,6 +81,8 @@ static void *host_cuda(struct gpu *g, size_t bytes, struct err *e)
 
 static void host_free_cuda(struct gpu *g, void *p)
 {
+	if (cuda_comm_lost(of(g)))
+		return;
 	cu_bind(of(g)->dev, NULL);
 	cu_host_free(of(g)->dev, p);
 }

@@ -72,7 +72,8 @@ unsigned cuda_hopper_bytes(int dim, int rows);
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone: 0, or -1 when nothing
- * may wait for it any more, since one of them is gone (cuda_comm_lost). */
+ * may wait for it any more, since one of them is gone (cuda_comm_lost; from
+ * then on the process has some seconds left). */
 int cuda_join(struct gpu *g, struct comm *ranks, struct err *e);
 void cuda_part(struct gpu *g);
 void cuda_mark(struct gpu *g);

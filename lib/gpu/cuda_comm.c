@@ -15,6 +15,7 @@
 #include "gpu/nccl.h"
 
 #define AHEAD 8			/* marks that may be launched and not done */
+#define END_S 8			/* for what ends when a rank is gone */
 
 struct cuda_comm {
 	struct comm *c;
@@ -92,6 +93,27 @@ static void tell_meeting(struct cuda *c)
 		comm_meeting(m->c, m->met);
 }
 
+static void lose(struct cuda *c)
+{
+	c->comm->nccl = NULL;
+	cuda_comm_lost(c);
+}
+
+/* What the device reports may be what the end of another rank has done to it:
+ * then that is to be named. */
+static void report(struct cuda *c, cu_rc rc)
+{
+	struct comm *ranks = c->comm->c;
+
+	if (c->g.failed.code || !rc)
+		return;
+	if (!comm_seek(ranks, &c->g.failed)) {
+		cu_check(c->dev->api, rc, "kernels", &c->g.failed);
+		comm_fail(ranks, &c->g.failed);
+	}
+	lose(c);
+}
+
 /* Until `done` says something else than that it is not ready. */
 static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
 		 void *what)
@@ -103,15 +125,14 @@ static void poll(struct cuda *c, cu_rc (*done)(struct cuda *c, void *what),
 		if (comm_check(c->comm->c, COMM_WAITING,
 			       &c->g.failed) ||
 		    nccl_check(c->comm->nccl, &c->g.failed)) {
-			c->comm->nccl = NULL;
+			lose(c);
 			return;
 		}
 		tell_meeting(c);
 		nanosleep(&nap, NULL);
 	}
 	comm_beat(c->comm->c);
-	if (!c->g.failed.code)
-		cu_check(c->dev->api, rc, "kernels", &c->g.failed);
+	report(c, rc);
 }
 
 static cu_rc stream_done(struct cuda *c, void *what)
@@ -134,9 +155,17 @@ int cuda_comm_wait(struct cuda *c)
 	return c->g.failed.code ? -1 : 0;
 }
 
+/* NCCL's kernels wait for a rank that is gone, and whatever waits for them
+ * never ends: exit() too, where the driver's libraries do. */
 int cuda_comm_lost(const struct cuda *c)
 {
-	return c->comm && comm_failed(c->comm->c) >= 0;
+	struct err why = ERR_INIT;
+
+	if (!c->comm || comm_failed(c->comm->c) < 0)
+		return 0;
+	comm_check(c->comm->c, COMM_GLANCE, &why);
+	die_within(END_S, &why);
+	return 1;
 }
 
 /* So that a rank that gets on can be told from one that hangs, not more than

@@ -62,20 +62,36 @@ distance() {
 	grep -q 'ranks 1, in the checkpoint 2' err
 }
 
+# Of a process, within 30 s; where it is when it has none by then.
+status_of() {
+	for _ in {1..300}; do
+		kill -0 "$1" 2>/dev/null || break
+		sleep 0.1
+	done
+	status=0
+	if kill -0 "$1" 2>/dev/null; then
+		cat err
+		head -c 300 /proc/"$1"/task/*/{comm,wchan,syscall} || true
+		kill -KILL "$1"
+		status=timeout
+	else
+		wait "$1" || status=$?
+	fi
+}
+
 @test "a rank that is killed or stopped: 30 s, its name, a checkpoint that is whole" {
 	for signal in KILL STOP; do
 		"$bin/ca-rft" --actor model --ctx 64 --batch 4 --out $signal --gpus 2 \
 			--steps 1000000 --save-every 5 in >out 2>err 3>&- &
 		pid=$!
-		for _ in {1..1200}; do
+		for _ in {1..400}; do
 			[ -e $signal/manifest.json ] && break
 			sleep 0.05
 		done
+		tail -n 1 out
 		kill -$signal "$(pgrep -P $pid)"
-		SECONDS=0
-		status=0
-		wait $pid || status=$?
-		[ "$SECONDS" -le 30 ]
+		status_of $pid
+		echo "$signal: $status: $(cat err)"
 		[ "$status" = 69 ]
 		grep -Eq 'rank 1: it (ended by signal 9|hangs)' err
 		rft --gpus 2 --out $signal --steps 1 --resume in

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -341,6 +342,52 @@ static void seeds_replay(void **state)
 	assert_true(rng_u64(&a) != rng_u64(&b));
 }
 
+static void wait_for_ever(void)
+{
+	while (pause())
+		;
+}
+
+/* Ends with `status`, or not at all; its last words go to fd. */
+static int child_that_dies(int status, int fd, unsigned seconds)
+{
+	struct err e = ERR_INIT;
+	int got = 0;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		dup2(fd, STDERR_FILENO);
+		atexit(wait_for_ever);
+		err_set(&e, CA_UNAVAILABLE, "gone");
+		die_within(seconds, &e);
+		err_set(&e, CA_CONFIG, "later");
+		die_within(seconds, &e);
+		if (status < 0)
+			wait_for_ever();
+		exit(status);
+	}
+	assert_int_equal(waitpid(pid, &got, 0), pid);
+	return WIFEXITED(got) ? WEXITSTATUS(got) : -1;
+}
+
+static void dies_wherever_it_is(void **state)
+{
+	char said[80] = "";
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(pipe(fd), 0);
+	assert_int_equal(child_that_dies(5, fd[1], 1000), 5);
+	assert_int_equal(child_that_dies(-1, fd[1], 1), CA_UNAVAILABLE);
+	close(fd[1]);
+	assert_in_range(read(fd[0], said, sizeof said - 1), 7, 60);
+	assert_string_equal(said + strlen(said) - 7, ": gone\n");
+	assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+	close(fd[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +404,7 @@ int main(void)
 		cmocka_unit_test(sums_tell_bytes_apart),
 		cmocka_unit_test(sums_spread_top_bits),
 		cmocka_unit_test(seeds_replay),
+		cmocka_unit_test(dies_wherever_it_is),
 	};
 
 	return RUN_TESTS(tests);
