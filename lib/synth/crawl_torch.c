@@ -23,6 +23,7 @@
 #define SLICE_NS 1000000000	/* alone on the device, where others wait */
 #define TASK_CUDA 20		/* seconds; it holds up everybody */
 #define CLOSE_SECONDS 10
+#define TOLD_S 0.1		/* on the device for nothing */
 #define JOBS_MAX 16
 #define OTHER_GRAPH "has another's graph"
 
@@ -381,78 +382,116 @@ static int write_one(struct maker *m, const char *name, struct outcome *o,
 	if (o->told && m->h->o->verbose)
 		warn("made '%s': %.3g ms; it took %.2g s", name,
 		     json_get_num(o->told, "ms", 0), o->seconds);
+	else if (o->seconds >= TOLD_S && m->h->o->verbose)
+		warn("'%s' was tried for %.2g s", name, o->seconds);
 	json_free(o->told);
 	o->told = NULL;
 	o->done = 0;
 	return rc;
 }
 
+/* The names, and what became of them. */
+struct course {
+	const char **name;
+	size_t n;
+	struct outcome *x;
+	size_t at;		/* the first that is not written */
+	uint64_t made;		/* tasks that are not written */
+};
+
+/* Whether a record may be written now: who reads it may want the device, which
+ * is not handed over for each. */
+static int may_write(const struct maker *m, const struct course *c)
+{
+	return !m->held || in_file(m->h->out) ||
+	       (uint64_t)m->h->o->limit <= c->made;
+}
+
 /* Outcomes as far as there is none missing before them. */
-static int write_done(struct maker *m, const char **name, struct outcome *x,
-		      size_t *at, size_t n, struct err *e)
+static int write_done(struct maker *m, struct course *c, struct err *e)
 {
 	int rc = 0;
 
-	for (; *at < n && x[*at].done && !rc && !harvest_full(m->h); ++*at)
-		rc = write_one(m, name[*at], &x[*at], e);
+	for (; c->at < c->n && c->x[c->at].done && !rc && !harvest_full(m->h);
+	     c->at++) {
+		c->made -= c->x[c->at].told != NULL;
+		rc = write_one(m, c->name[c->at], &c->x[c->at], e);
+	}
 	return rc;
 }
 
 /* What was done when something ended the rest, however that went. */
-static void write_rest(struct maker *m, const char **name, struct outcome *x,
-		       size_t n)
+static void write_rest(struct maker *m, struct course *c)
 {
-	for (size_t i = 0; i < n; i++)
-		if (x[i].done && !harvest_full(m->h))
-			(void)write_one(m, name[i], &x[i], NULL);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->x[i].done && !harvest_full(m->h))
+			(void)write_one(m, c->name[i], &c->x[i], NULL);
 }
 
 /* What is prepared; while nothing is, others have the device. */
-static int next_drafts(struct maker *m, struct ready *r, size_t *i,
-		       struct json **drafts, const char **why, struct err *e)
+static int next_drafts(struct maker *m, struct ready *r, struct course *c,
+		       size_t *i, struct json **drafts, const char **why,
+		       struct err *e)
 {
 	int rc = ready_next(r, 0, i, drafts, why, e);
 
 	if (rc)
 		return rc;
 	rest(m);
+	if (write_done(m, c, e))
+		return -1;
+	if (harvest_full(m->h))
+		return 0;
 	m->since = now_ns();
 	rc = ready_next(r, 1, i, drafts, why, e);
 	count(m, TIME_IDLE);
 	return rc;
 }
 
-static int make_all(struct maker *m, struct ready *r, const char **name,
-		    size_t n, struct err *e)
+static int make_all(struct maker *m, struct ready *r, struct course *c,
+		    struct err *e)
 {
-	struct outcome *x = calloc(n + 1, sizeof(*x));
 	struct json *drafts = NULL;
 	const char *why;
-	size_t at = 0, i;
-	int rc = x ? ready_names(r, name, n, e) :
-		 err_set(e, CA_SOFTWARE, "out of memory");
+	size_t i;
+	int rc = ready_names(r, c->name, c->n, e);
 
 	while (!rc && !harvest_full(m->h) &&
-	       (rc = next_drafts(m, r, &i, &drafts, &why, e)) > 0) {
+	       (rc = next_drafts(m, r, c, &i, &drafts, &why, e)) > 0) {
+		struct outcome *x = &c->x[i];
 		int64_t began = now_ns();
 
 		rc = 0;
 		if (drafts)
-			rc = grow_first(m, drafts, &x[i], e);
+			rc = grow_first(m, drafts, x, e);
 		else
-			snprintf(x[i].why, sizeof(x[i].why), "%s", why);
+			snprintf(x->why, sizeof(x->why), "%s", why);
 		json_free(drafts);
 		drafts = NULL;
-		x[i].seconds = (double)(now_ns() - began) / 1e9;
-		x[i].done = !rc;
-		if (!rc)
-			rc = write_done(m, name, x, &at, n, e);
+		x->seconds = (double)(now_ns() - began) / 1e9;
+		x->done = !rc;
+		c->made += x->told != NULL;
+		if (!rc && may_write(m, c))
+			rc = write_done(m, c, e);
 	}
-	if (x && rc)
-		write_rest(m, name, x, n);
-	for (i = 0; x && i < n; i++)
-		json_free(x[i].told);
-	free(x);
+	if (rc)
+		write_rest(m, c);
+	return rc;
+}
+
+static int make_names(struct maker *m, struct ready *r, const char **name,
+		      size_t n, struct err *e)
+{
+	struct course c = { .name = name, .n = n };
+	int rc;
+
+	c.x = calloc(n + 1, sizeof(*c.x));
+	if (!c.x)
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	rc = make_all(m, r, &c, e);
+	for (size_t i = 0; i < n; i++)
+		json_free(c.x[i].told);
+	free(c.x);
 	return rc;
 }
 
@@ -483,7 +522,7 @@ static int crawl(struct maker *m, struct ready *r, struct err *e)
 	name = order(m, json_get(list, "names"), &n);
 	if (!name)
 		return err_set(e, CA_SOFTWARE, "out of memory");
-	rc = make_all(m, r, name, n, e);
+	rc = make_names(m, r, name, n, e);
 	rest(m);
 	/* Before the names that it works on. */
 	m->h->seconds[TIME_PREPARE] = ready_seconds(r);

@@ -19,6 +19,7 @@ struct examine {
 	struct str checks;	/* members of `checks` so far */
 	struct jw w;
 	struct shot want[2];	/* native results for inputs 0 and 1 */
+	struct shot got;	/* what is compared with them, one at a time */
 	struct json *graph, *eager, *timed;	/* what was told; NULL */
 	const char *reason;	/* the first check that failed */
 	char text[CA_TEXT + 256];	/* how */

@@ -188,10 +188,15 @@ static void run_checks(struct examine *x)
 	}
 }
 
+static void shots_release(struct examine *x)
+{
+	shot_release(x->j, &x->want[0]);
+	shot_release(x->j, &x->want[1]);
+	shot_release(x->j, &x->got);
+}
+
 static void examine_clear(struct examine *x)
 {
-	for (int i = 0; i < 2; i++)
-		shot_release(x->j, &x->want[i]);
 	json_free(x->graph);
 	json_free(x->eager);
 	json_free(x->timed);
@@ -206,7 +211,7 @@ static void attempt(struct examine *x, int alone)
 	struct err e = ERR_INIT;
 	int room;
 
-	x->want[0] = x->want[1] = (struct shot)SHOT_INIT;
+	x->want[0] = x->want[1] = x->got = (struct shot)SHOT_INIT;
 	memset(&x->fail, 0, sizeof(x->fail));
 	jw_init(&x->w, &x->checks);
 	jw_obj(&x->w);
@@ -219,8 +224,7 @@ static void attempt(struct examine *x, int alone)
 	jw_end_obj(&x->w);
 	oracle_stop(x->j, &x->oracle);
 	x->j->dev->ops->unlease(x->j->dev);
-	for (int i = 0; i < 2; i++)
-		shot_release(x->j, &x->want[i]);
+	shots_release(x);
 	room_leave(&room);
 }
 
