@@ -268,7 +268,7 @@ static int find_kernels(struct cuda *c, struct err *e)
 	}
 	if (c->g.act == GPU_BF16 && c->dev->info.major == 9) {
 		CUDA_KERNELS_HOPPER(FIND)
-		c->hopper = 1;
+		c->hopper = HOPPER_WAY;
 	}
 #undef FIND
 	return 0;
@@ -290,6 +290,8 @@ static int allow_tiles(struct cuda *c, struct err *e)
 		{ c->wg_64_3, cuda_hopper_bytes(64, 192 + 4 * 128) },
 		{ c->wg_128_1, cuda_hopper_bytes(128, 64 + 4 * 128) },
 		{ c->wg_128_2, cuda_hopper_bytes(128, 128 + 4 * 128) },
+		{ c->stream_64, cuda_hopper_bytes(64, HOPPER_STREAM_64) },
+		{ c->stream_128, cuda_hopper_bytes(128, HOPPER_STREAM_128) },
 		{ c->wg_dq_64, cuda_hopper_bytes(64, HOPPER_DQ_64) },
 		{ c->wg_dq_128, cuda_hopper_bytes(128, HOPPER_DQ_128) },
 		{ c->wg_dkdv_64, cuda_hopper_bytes(64, HOPPER_DKDV) },

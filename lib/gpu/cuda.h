@@ -27,6 +27,7 @@
 /* Only on Hopper, with bf16 activations. */
 #define CUDA_KERNELS_HOPPER(X) \
 	X(wg_64_1) X(wg_64_3) X(wg_128_1) X(wg_128_2) X(wg_merge) \
+	X(stream_64) X(stream_128) X(stream_join) \
 	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128)
 
 struct cuda {
@@ -34,7 +35,7 @@ struct cuda {
 	struct cu_dev *dev;
 	struct cublas *blas;
 	cu_mod module;
-	int hopper;			/* has wgmma */
+	int hopper;			/* has wgmma; 2: and keys stream */
 	struct cuda_comm *comm;		/* NULL: alone */
 	/* Kernels k_NAME. */
 #define CUDA_FIELD(name) cu_fn name;
@@ -69,6 +70,13 @@ unsigned cuda_hopper_bytes(int dim, int rows);
 #define HOPPER_DQ_64	(2 * 64 + 6 * 64)
 #define HOPPER_DQ_128	(2 * 128 + 6 * 64)
 #define HOPPER_DKDV	(2 * 128 + 6 * 64)
+#define HOPPER_STREAM_64  (3 * 64 + 8 * 128)
+#define HOPPER_STREAM_128 (2 * 64 + 6 * 128)
+/* Which way attention goes; 2 where HOPPER_WAY says so, until it has been
+ * seen on a GPU. */
+#ifndef HOPPER_WAY
+#define HOPPER_WAY 1
+#endif
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone: 0, or -1 when nothing

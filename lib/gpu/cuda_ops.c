@@ -9,6 +9,7 @@
 #define PARTS	64		/* at most, of a sum over rows */
 #define WIDE_PARTS 256
 #define PART_BYTES ((size_t)16 << 20)	/* sums of parts of keys */
+#define STREAM_PARTS 64		/* stream.cuh's */
 #define GEMV_ROWS 8		/* more of them go to cuBLASLt */
 
 /* LAUNCH(kernel, x, y, z, threads, shared, &argument, ...) */
@@ -445,22 +446,72 @@ static int has_tiles(const struct cuda *c, int dim)
 	return c->g.act == GPU_BF16 && (dim == 64 || dim == 128);
 }
 
+/* Parts of the keys for whose sums there is room. */
+static size_t parts_room(const struct gpu_attn *a, size_t most)
+{
+	size_t room = PART_BYTES / ((size_t)a->rows * (size_t)a->heads *
+				    (size_t)(a->dim + 1) * sizeof(float));
+	size_t keys = (size_t)a->max_len / 256;
+
+	most = most < keys ? most : keys;
+	return most < room ? most : room;
+}
+
+static int whole_keys(const struct cuda *c, const struct gpu_attn *a)
+{
+	return (c->g.flags & GPU_EXACT) || a->lse;
+}
+
 /* Into how many parts the keys are divided, so that all of the GPU works. */
 static int parts_of(const struct cuda *c, const struct gpu_attn *a,
 		    size_t blocks)
 {
-	size_t room = PART_BYTES / ((size_t)a->rows * (size_t)a->heads *
-				    (size_t)(a->dim + 1) * sizeof(float));
 	/* Two blocks for each multiprocessor. */
 	size_t parts = 2 * (size_t)c->dev->info.sms / blocks;
-	size_t keys = (size_t)a->max_len / 256;
+	size_t most = parts_room(a, 32);
 
-	if ((c->g.flags & GPU_EXACT) || a->lse)
-		return 1;
-	parts = parts < keys ? parts : keys;
-	parts = parts < room ? parts : room;
-	parts = parts < 32 ? parts : 32;
-	return parts < 2 ? 1 : (int)parts;
+	parts = parts < most ? parts : most;
+	return whole_keys(c, a) || parts < 2 ? 1 : (int)parts;
+}
+
+/* Likewise of streaming blocks, of which a multiprocessor has one at a time:
+ * what fills the GPU once, twice, ..., with the fewest turns, of a tile of 128
+ * keys each and one to begin; the parts' sums have to be written and read, of
+ * which 54,000 take a turn's sixteenth. */
+static int stream_parts(const struct cuda *c, const struct gpu_attn *a,
+			size_t blocks)
+{
+	size_t sums = (size_t)a->rows * (size_t)a->heads * (size_t)a->dim;
+	size_t most = whole_keys(c, a) ? 1 : parts_room(a, STREAM_PARTS);
+	size_t tiles = ceil_div((size_t)a->max_len, 128);
+	size_t sms = (size_t)c->dev->info.sms, least = SIZE_MAX, best = 1;
+
+	for (size_t fill = 0; fill <= 4; fill++) {
+		size_t parts = fill * sms / blocks, cost;
+
+		parts = parts < most ? parts : most;
+		parts = parts > 1 ? parts : 1;
+		cost = 16 * ceil_div(blocks * parts, sms) *
+		       (ceil_div(tiles, parts) + 1);
+		if (parts > 1)
+			cost += 16 + parts * sums / 54000;
+		if (cost < least) {
+			least = cost;
+			best = parts;
+		}
+	}
+	return (int)best;
+}
+
+static void join_parts(struct cuda *c, struct attention *t)
+{
+	size_t blocks = ceil_div((size_t)t->rows * (size_t)t->heads,
+				 THREADS / 32);
+
+	if (c->hopper > 1)
+		LAUNCH_EARLY(stream_join, blocks, 1, 1, THREADS, 0, t);
+	else
+		LAUNCH_EARLY(wg_merge, blocks, 1, 1, THREADS, 0, t);
 }
 
 static void hopper_attn(struct cuda *c, const struct gpu_attn *a,
@@ -468,26 +519,33 @@ static void hopper_attn(struct cuda *c, const struct gpu_attn *a,
 {
 	size_t packed = (size_t)a->max_rows *
 			(size_t)(a->heads / a->kv_heads);
-	int groups = packed <= 64 ? 1 : a->dim == 64 ? 3 : 2;
+	int groups = packed <= 64 ? 1 : a->dim == 64 ? 3 : 2, more = 0;
+	int streams = groups > 1 && c->hopper > 1 &&
+		      !(c->g.flags & GPU_EXACT);
 	size_t tiles = ceil_div(packed, 64 * (size_t)groups);
+	size_t blocks = tiles * (size_t)a->kv_heads * (size_t)a->nseq;
 	unsigned shared = cuda_hopper_bytes(a->dim, 64 * groups + 4 * 128);
 	cu_fn fn = a->dim == 64 ? groups == 1 ? c->wg_64_1 : c->wg_64_3 :
 		   groups == 1 ? c->wg_128_1 : c->wg_128_2;
 	struct cuda_grid grid = { (unsigned)tiles, (unsigned)a->kv_heads, 1 };
 	void *args[] = { t };
 
-	t->parts = parts_of(c, a, tiles * (size_t)a->kv_heads *
-			    (size_t)a->nseq);
+	if (streams) {
+		fn = a->dim == 64 ? c->stream_64 : c->stream_128;
+		shared = cuda_hopper_bytes(a->dim, a->dim == 64 ?
+			HOPPER_STREAM_64 : HOPPER_STREAM_128);
+		more = 1;
+	}
+	t->parts = streams ? stream_parts(c, a, blocks) :
+		   parts_of(c, a, blocks);
 	t->part = cuda_work(c);
 	t->part_lse = t->part + (size_t)t->parts * (size_t)a->rows *
 		      (size_t)a->heads * (size_t)a->dim;
 	grid.z = (unsigned)(a->nseq * t->parts);
-	cuda_launch_early(c, fn, grid, 128 * (unsigned)groups, shared, args);
+	cuda_launch_early(c, fn, grid, 128 * (unsigned)(groups + more),
+			  shared, args);
 	if (t->parts > 1)
-		LAUNCH_EARLY(wg_merge, ceil_div((size_t)a->rows *
-						(size_t)a->heads,
-						THREADS / 32), 1, 1, THREADS,
-			     0, t);
+		join_parts(c, t);
 }
 
 void cuda_attn(struct gpu *g, const struct gpu_attn *a)

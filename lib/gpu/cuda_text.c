@@ -57,6 +57,10 @@ static const char hopper[] = {
 #include "hopper.cuh.inc"
 	0
 };
+static const char stream[] = {
+#include "stream.cuh.inc"
+	0
+};
 
 int cuda_text_compile(int major, int minor, enum gpu_type act,
 		      struct str *cubin, struct err *e)
@@ -67,7 +71,8 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 		{ "head.cuh", head }, { "gemm.cuh", gemm },
 		{ "attn.cuh", attn }, { "flash.cuh", flash },
 		{ "wide.cuh", wide }, { "wgmma.cuh", wgmma },
-		{ "hopper.cuh", hopper }, { "row.cuh", row },
+		{ "hopper.cuh", hopper }, { "stream.cuh", stream },
+		{ "row.cuh", row },
 	};
 	const char *const options[] = {
 		"-std=c++17",

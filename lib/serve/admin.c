@@ -81,9 +81,11 @@ static void write_metrics(struct core *c, struct str *out)
 {
 	struct gen_stats s;
 	uint64_t answered[6];
+	double prepare_s;
 
 	core_stats(c, &s);
 	pthread_mutex_lock(&c->lock);
+	prepare_s = c->prepare_s;
 	memcpy(answered, c->answered, sizeof answered);
 	pthread_mutex_unlock(&c->lock);
 	str_adds(out, "# HELP ca_serve_answers_total answers by status\n"
@@ -105,6 +107,8 @@ static void write_metrics(struct core *c, struct str *out)
 	COUNTER("new_tokens_total", "tokens drawn", s.new_tokens);
 	COUNTER("steps_total", "steps of the engine", s.steps);
 	COUNTER("busy_seconds_total", "seconds in steps", s.busy_s);
+	COUNTER("prepare_seconds_total", "seconds from a whole body until its "
+		"prompts are tokens", prepare_s);
 	COUNTER("preemptions_total", "sequences put off for want of pages",
 		s.put_off);
 	GAUGE("requests", "requests that are not answered yet", core_live(c));

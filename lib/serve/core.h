@@ -66,6 +66,7 @@ struct core {
 	uint64_t queries;		/* so far */
 	uint64_t answered[6];		/* by the status' first digit */
 	uint64_t refused;		/* 429 */
+	double prepare_s;		/* from bodies to the engine */
 	double mean_s;			/* of a completion, lately */
 	/* Set once; and for admin_status alone. */
 	int64_t started;		/* time(2) */

@@ -631,13 +631,24 @@ static void abort_work(struct query *q)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static void note_prepared(const struct query *q)
+{
+	struct core *c = q->c;
+
+	pthread_mutex_lock(&c->lock);
+	c->prepare_s += (double)(now_ns() - q->started) * 1e-9;
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void prepare_task(struct task *t)
 {
 	struct query *q = (struct query *)(void *)
 		((char *)t - offsetof(struct query, task));
 	struct fault f = { 0 };
+	int rc = prepare(q, &f) || enter(q, core_slots(q->c), &f);
 
-	if (prepare(q, &f) || enter(q, core_slots(q->c), &f)) {
+	note_prepared(q);
+	if (rc) {
 		fail(q, &f);
 		abort_work(q);
 	} else if (open_stream(q)) {

@@ -3,9 +3,8 @@
 #
 # serve.sh [cpu|cuda [SHAPE]]: what a server costs, beside the engine in the
 # same run: throughput of many streams through HTTP against the engine's own;
-# time to the first token behind a long shared prefix against that of the new
-# tokens alone, and against what they cost behind as long a prefix that is not
-# shared (attention to it is work that no cache saves); the pause of a reload.
+# time to the first token of new tokens behind a long shared prefix against
+# that of the same ones alone; the pause of a reload.  ONLY=turn: that alone.
 # Random weights of a real model's size (test/bench/random_model.py); with a real
 # model in $MODEL, which ends its answers itself, the 20th turn of a conversation too.
 set -eu -o pipefail
@@ -17,8 +16,8 @@ device=${1:-cpu}
 bin=${CA_BIN:-bin}
 nn=${B:-build}/test/nn
 case $device in
-cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=(20 100) dtype=fp32 ;;
-*) shape=${2:-135m} streams=256 length=512 prefix=20000 new=(100 500) dtype=bf16 ;;
+cpu) shape=${2:-small} streams=16 length=64 prefix=2000 new=(10 30 100) dtype=fp32 ;;
+*) shape=${2:-135m} streams=256 length=512 prefix=20000 new=(30 100 300 1000) dtype=bf16 ;;
 esac
 py=$(torch_python) || {
 	say 'no torch: make deps'
@@ -34,8 +33,9 @@ ulimit -n "$(ulimit -Hn)"
 python3 test/tools/serve_model.py "$work/sense"
 cp "$work/sense/tokenizer.json" "$work/model"
 
-own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
-	sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p')
+[ "${ONLY-}" = turn ] ||
+	own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |
+		sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p')
 start() { # model
 	rm -f "$work/url"
 	"$bin/ca-serve" -m "$1" --device "$device" --dtype "$dtype" --port 0 -q \
@@ -52,26 +52,19 @@ start "$work/model"
 ask() {
 	python3 test/bench/serve_client.py "$(cat "$work/url")" "$@"
 }
-served=$(ask streams "$streams" "$length")
-awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
-	printf "%d streams: %.0f tokens/s through HTTP, %.0f of the engine alone: %.1f %%\n",
-		n, served, own, 100 * served / own }'
-# Multiplications of a token: of the layers' matrices, and with each token that
-# it attends to.
-ops=$(jq -r '.num_hidden_layers * (.hidden_size * (2 * .hidden_size +
-	2 * .hidden_size * .num_key_value_heads / .num_attention_heads +
-	3 * .intermediate_size)), .num_hidden_layers * 2 * .hidden_size' "$work/model/config.json")
+if [ "${ONLY-}" != turn ]; then
+	served=$(ask streams "$streams" "$length")
+	awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
+		printf "%d streams: %.0f tokens/s through HTTP, ", n, served
+		printf "%.0f of the engine alone: %.1f %%\n", own, 100 * served / own }'
+fi
 for n in "${new[@]}"; do
-	mapfile -t turn < <(ask turn "$prefix" "$n")
-	awk -v alone="${turn[0]}" -v behind="${turn[1]}" -v same="${turn[2]}" -v p="$prefix" \
-		-v n="$n" -v ops="$ops" 'BEGIN {
-		split(ops, o, "\n")
-		printf "first token of %d new ones: %.1f ms alone, ", n, alone
-		printf "%.1f ms behind %d shared: %.2f times", behind, p, behind / alone
-		printf " (%.2f times the operations);\n",
-			(o[1] + o[2] * (p + n / 2)) / (o[1] + o[2] * n / 2)
-		printf "as the end of a prompt that is not shared they cost %.1f ms: %.2f times\n",
-			same, behind / same }'
+	ask turn "$prefix" "$n" | jq -r 'def r: . * 100 | round / 100;
+		def all: "\(.ms.median | r) ms (\(.ms.low | r) to \(.ms.high | r); " +
+			"\(.steps.median | r) in steps, \(.prompt.median | r) on the prompt)";
+		"first token of \(.new) new ones: \(.alone | all) alone, \(.behind | all) " +
+		"behind \(.prefix) shared: \(.behind.ms.median / .alone.ms.median | r) times " +
+		"(\(.ratio.low | r) to \(.ratio.high | r))"'
 done
 if [ -n "${MODEL-}" ]; then
 	kill "$pid"
@@ -82,5 +75,6 @@ if [ -n "${MODEL-}" ]; then
 		printf "first token of turn 20, %d tokens, %d not in the cache: ", all, n
 		printf "%.1f ms, %.1f ms of as many alone: %.2f times\n", b, a, b / a }'
 fi
+[ "${ONLY-}" != turn ] || exit 0
 mapfile -t pause < <(ask reload 64 "$length")
 echo "pauses of three reloads: ${pause[*]} ms"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve_client.py URL streams N LEN | turn PREFIX NEW | chat PREFIX NEW | reload N LEN: what
-serve.sh measures, through HTTP, in numbers on a line each.
+serve.sh measures, through HTTP, in numbers on a line each, or a line of JSON.
 
 streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
 the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
-tokens alone, of as many behind a shared prefix, and what as many cost at the end of a prompt of
-which nothing is shared: the same rows with the same attention, less what sharing is about.
+tokens alone, and of the same ones behind a prefix of PREFIX that is in the cache: medians, tenths,
+and what of them the server spent in steps of the engine and on the prompt before them.
 chat: likewise, of the 20th turn of a conversation of PREFIX tokens, and how many of its tokens
 were not in the cache. reload: milliseconds without a step while N streams of LEN tokens run."""
 
@@ -20,6 +20,7 @@ import urllib.parse
 import urllib.request
 
 PROCESSES = 8
+TURNS = 25
 
 
 def connect(url):
@@ -83,20 +84,41 @@ def first_token(url, prompt):
     return ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": 1})[1]
 
 
+def counted(url):
+    """Seconds that the server has spent in steps, and in prompts before them."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/metrics", timeout=60) as f:
+        seen = dict(line.rsplit(" ", 1) for line in f.read().decode().splitlines()
+                    if line[0] != "#")
+    return [float(seen[f"ca_serve_{k}_seconds_total"]) for k in ("busy", "prepare")]
+
+
+def parts(url, prompt):
+    """Milliseconds to the first token, and of them in steps and in the prompt."""
+    before = counted(url)
+    took = first_token(url, prompt)
+    return [took, *(1e3 * (b - a) for a, b in zip(before, counted(url), strict=True))]
+
+
+def spread(x):
+    x = sorted(x)
+    return {"median": statistics.median(x), "low": x[len(x) // 10], "high": x[-1 - len(x) // 10]}
+
+
 def turn(url, prefix, new):
-    shared, alone, behind = [(7 * i) % 1000 + 3 for i in range(prefix)], [], []
+    """The same new tokens by themselves and behind the prefix that is in the cache, in turns."""
+    shared = [(7 * i) % 1000 + 3 for i in range(prefix)]
     first_token(url, shared)
-    for k in range(9):
-        mine = [(11 * i + 13 * k) % 1000 + 3 for i in range(new)]
-        alone.append(first_token(url, [k + 2000, *mine]))
-        behind.append(first_token(url, shared + [k + 2000, *mine]))
-    whole, begun = [], []
-    for k in range(5):
-        mine = [(11 * i + 13 * k) % 1000 + 3 for i in range(new)]
-        begun.append(first_token(url, [k + 3000, *shared]))
-        whole.append(first_token(url, [k + 3500, *shared, *mine]))
-    for times in (alone, behind, [w - b for w, b in zip(whole, begun, strict=True)]):
-        print(f"{statistics.median(times):.2f}")
+    alone, behind = [], []
+    for k in range(TURNS):
+        mine = [new + 1003, k + 2100, *((11 * i + 13 * k) % 1000 + 3 for i in range(new - 2))]
+        alone.append(parts(url, mine))
+        behind.append(parts(url, shared + mine))
+    names = "ms", "steps", "prompt"
+    print(json.dumps({
+        "new": new, "prefix": prefix,
+        "ratio": spread([b[0] / a[0] for a, b in zip(alone, behind, strict=True)]),
+        "alone": {n: spread(x) for n, x in zip(names, zip(*alone, strict=True), strict=True)},
+        "behind": {n: spread(x) for n, x in zip(names, zip(*behind, strict=True), strict=True)}}))
 
 
 def say(url, messages, most):

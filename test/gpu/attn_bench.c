@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention on Hopper's tensor cores (lib/gpu/cuda/hopper.cuh) beside that on
- * Ampere's: how far the results are apart, whether they are the same twice,
- * whether a row's bits depend on its neighbours, and how long each takes.
- * Arguments, if any, name what is done: check, time.
+ * Attention on Hopper's tensor cores (lib/gpu/cuda/hopper.cuh, and with keys
+ * that stream stream.cuh) beside that on Ampere's: how far the results are
+ * apart, whether they are the same twice, whether a row's bits depend on its
+ * neighbours, and how long each takes.
+ * Arguments, if any, name what is done: check, time, cached.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,9 +35,10 @@ static void done(void)
 	die_on(&e);
 }
 
-static void use(int hopper)
+/* 0: Ampere's; 1: Hopper's; 2: where keys stream. */
+static void use(int way)
 {
-	((struct cuda *)g)->hopper = hopper;
+	((struct cuda *)g)->hopper = way;
 }
 
 static double now(void)
@@ -219,7 +221,7 @@ static void apart(const char *what, const void *x, const void *y, size_t n,
 	free(b);
 }
 
-static void check_shape(const struct shape *s)
+static void check_shape(const struct shape *s, int way)
 {
 	static const int arrays[] = { OUT, LSE, DQ, DK, DV };
 	static const char *const name[] = { "out", "lse", "dq", "dk", "dv" };
@@ -232,14 +234,14 @@ static void check_shape(const struct shape *s)
 	n[0] = n[2] = a.q;
 	n[1] = (size_t)a.t * (size_t)s->h;
 	n[3] = n[4] = a.k;
-	printf("check %d/%d heads of %d, %d x %d%s behind %d:", s->h, s->kv,
-	       s->d, s->nseq, s->rows[0], s->equal ? "" : " and others",
-	       s->before);
+	printf("check way %d, %d/%d heads of %d, %d x %d%s behind %d:", way,
+	       s->h, s->kv, s->d, s->nseq, s->rows[0],
+	       s->equal ? "" : " and others", s->before);
 	use(0);
 	compute(&a);
 	for (int i = 0; i < many; i++)
 		was[i] = fetch(a.p[arrays[i]], n[i] * (i == 1 ? 4 : 2));
-	use(1);
+	use(way);
 	compute(&a);
 	for (int i = 0; i < many; i++) {
 		size_t bytes = n[i] * (i == 1 ? 4 : 2);
@@ -322,13 +324,14 @@ static void time_training(const struct shape *s, int n)
 	for (int i = 0; i < s->nseq; i++)
 		pairs += 0.5 * rows_of(s, i) * (double)rows_of(s, i);
 	flops = 4 * pairs * s->h * s->d;
-	for (int new = 0; new < 2; new++) {
-		use(new);
+	for (int way = 0; way < 3; way++) {
+		use(way);
 		double f = seconds(&a, 0, 1, n), b = seconds(&a, 1, 1, n);
 
 		printf("time %s %d/%d heads of %d, %d x %d: forward %.0f us, "
 		       "%.0f TFLOP/s; backward %.0f us, %.0f TFLOP/s\n",
-		       new ? "new" : "old", s->h, s->kv, s->d, s->nseq,
+		       way == 2 ? "stream" : way ? "new" : "old", s->h,
+		       s->kv, s->d, s->nseq,
 		       s->rows[0], f * 1e6, flops / f / 1e12, b * 1e6,
 		       2.5 * flops / b / 1e12);
 		fflush(stdout);
@@ -339,18 +342,23 @@ static void time_training(const struct shape *s, int n)
 static void time_cached(const struct shape *s, int n)
 {
 	struct arrays a;
+	double keys = s->before + 0.5 * s->rows[0];
+	double bytes = 4.0 * s->nseq * keys * s->kv * s->d;
+	double flops = 4.0 * s->nseq * s->rows[0] * keys * s->h * s->d;
 
 	make(&a, s);
 	printf("time %d/%d heads of %d, %d x %d behind %d:", s->h, s->kv,
 	       s->d, s->nseq, s->rows[0], s->before);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		use(i);
 		double t = seconds(&a, 0, 0, n);
 
-		printf(" %s %.1f us (%.0f GB/s)", i ? "new" : "old",
-		       1e6 * t, 4e-9 * s->nseq *
-		       (s->before + s->rows[0]) * s->kv * s->d / t);
+		printf(" %s %.1f us (%.0f GB/s, %.0f TFLOP/s)",
+		       i == 2 ? "stream" : i ? "new" : "old", 1e6 * t,
+		       1e-9 * bytes / t, 1e-12 * flops / t);
 	}
+	/* A H200's memory and tensor cores. */
+	printf(" bound %.1f us", 1e6 * fmax(bytes / 4.8e12, flops / 989e12));
 	printf("\n");
 	fflush(stdout);
 	gpu_plan_release(g, &a.plan);
@@ -369,18 +377,22 @@ static void check(void)
 		{ 14, 2, 128, 2, { 450, 77 }, 0, 0 },
 		{ 9, 3, 64, 4, { 1 }, 299, 1 },
 		{ 9, 3, 64, 3, { 5, 70, 1 }, 3000, 0 },
+		{ 9, 3, 64, 1, { 100 }, 20000, 1 },
+		{ 9, 3, 64, 1, { 30 }, 20003, 1 },
+		{ 9, 3, 64, 2, { 1000, 22 }, 2990, 0 },
 		{ 32, 8, 64, 1, { 200 }, 5000, 1 },
 		{ 32, 4, 128, 2, { 1 }, 1000, 1 },
 		{ 16, 8, 128, 2, { 33, 150 }, 2100, 0 },
 	};
 
-	for (size_t i = 0; i < sizeof s / sizeof *s; i++)
-		check_shape(&s[i]);
+	for (int way = 1; way < 3; way++)
+		for (size_t i = 0; i < sizeof s / sizeof *s; i++)
+			check_shape(&s[i], way);
 	check_rows(9, 3, 64);
 	check_rows(16, 8, 128);
 }
 
-static void times(void)
+static void times(int training)
 {
 	static const struct shape train[] = {
 		{ 9, 3, 64, 8, { 4096 }, 0, 1 },
@@ -396,11 +408,16 @@ static void times(void)
 		{ 32, 8, 64, 1, { 1 }, 8000, 1 },
 		{ 32, 8, 128, 16, { 1 }, 8000, 1 },
 		{ 9, 3, 64, 1, { 1 }, 20000, 1 },
+		{ 9, 3, 64, 1, { 30 }, 20000, 1 },
 		{ 9, 3, 64, 1, { 64 }, 20000, 1 },
+		{ 9, 3, 64, 1, { 100 }, 20000, 1 },
+		{ 9, 3, 64, 1, { 300 }, 20000, 1 },
+		{ 9, 3, 64, 1, { 1000 }, 20000, 1 },
 		{ 32, 8, 64, 1, { 64 }, 20000, 1 },
+		{ 32, 8, 128, 1, { 100 }, 20000, 1 },
 	};
 
-	for (size_t i = 0; i < sizeof train / sizeof *train; i++)
+	for (size_t i = 0; training && i < sizeof train / sizeof *train; i++)
 		time_training(&train[i], 5);
 	for (size_t i = 0; i < sizeof cached / sizeof *cached; i++)
 		time_cached(&cached[i], 50);
@@ -415,7 +432,9 @@ int main(int argc, char **argv)
 	if (argc < 2 || !strcmp(argv[1], "check"))
 		check();
 	if (argc < 2 || !strcmp(argv[1], "time"))
-		times();
+		times(1);
+	if (argc == 2 && !strcmp(argv[1], "cached"))
+		times(0);
 	gpu_close(g);
 	return bad;
 }

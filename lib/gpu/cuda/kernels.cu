@@ -14,3 +14,4 @@
 #include "flash.cuh"
 #include "wgmma.cuh"
 #include "hopper.cuh"
+#include "stream.cuh"

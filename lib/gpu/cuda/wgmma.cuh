@@ -122,7 +122,7 @@ template <int D, int R, int THREADS, class F>
 __device__ inline void wg_load(u32 to, const bf16 *from, int rows, F at)
 {
 	constexpr int STEP = THREADS / (D / 8);
-	int r = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8);
+	int thread = threadIdx.x % THREADS, r = thread / (D / 8), c = thread % (D / 8);
 
 	static_assert(STEP % 8 == 0, "pieces of a thread's rows are permuted alike");
 	to += c / 8 * R * 128 + r * 128 + ((c ^ r) & 7) * 16;
