@@ -339,6 +339,7 @@ def ready(piece):
     for other in [piece] if piece["init"] or not live.writes(piece) else apart(piece):
         try:
             live.check_piece(other, device, False)
+            live.check_small(other)
             return other
         except live.No as exc:
             why = why or exc

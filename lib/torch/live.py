@@ -4,14 +4,18 @@ matter, and the same goes in and out whenever it is called."""
 import torch
 import torch.nn as nn
 from torch._subclasses import fake_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from catorch import pieces
-from catorch.task import Recorder
+from catorch.task import Recorder, op_name
 
 TOLERANCE = 1e-2
 FEW = 64                        # one element in so many has to differ
 ROUNDING = 1e-6                 # of a result, relatively
 SHAKES = 3                      # else a step that few elements are near may go unseen
+STEPS = 1000                    # of so many elements one may be near a step of its input
+UNUSED = 4                      # of so much that is computed, one part may go nowhere
 LONG = 8                        # axes along which all has to be read
 PART = 1 << 18                  # elements that are compared at once; on a GPU, which wants many
 PART_CUDA = 1 << 26
@@ -216,6 +220,56 @@ def writes(piece):
     return seen.most > 0
 
 
+def places(value):
+    """Where its tensors lie."""
+    return {t.untyped_storage().data_ptr() for t in tree_leaves(value)
+            if isinstance(t, torch.Tensor) and t.numel()}
+
+
+class Flow(TorchDispatchMode):
+    """What every operation takes from where, and puts where.  Results are kept, so that no
+    place is used again: for small ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.kept = [], []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        written = [value for arg, value in zip(func._schema.arguments, args, strict=False)
+                   if arg.alias_info and arg.alias_info.is_write]
+        size = sum(t.numel() for t in tree_leaves(result) if isinstance(t, torch.Tensor))
+        self.calls.append((places([args, kwargs]), places([result, written]),
+                           size if op_name(func) else 0))
+        self.kept.append(result)
+        return result
+
+
+def check_used(chain, inputs):
+    """What an operator computes goes into its first result, all that the next one gets."""
+    with Flow() as flow:
+        needed = places(first(chain.run(inputs)[-1]))
+    used = unused = 0
+    for taken, put, size in reversed(flow.calls):
+        if put & needed:
+            needed |= taken
+            used += size
+        else:
+            unused += size
+    if unused * UNUSED > used + unused:
+        raise No("much of what it computes is not in its first result")
+
+
+def check_small(piece):
+    """What shows while a piece is small, on the CPU."""
+    draw = Draw([piece], torch.device("cpu"))
+    whole, again = (first(draw.chain.run(draw.inputs)[-1]) for _ in range(2))
+    if differ(whole, again, 1):
+        raise No("two calls on the same inputs differ")
+    check_used(draw.chain, draw.inputs)
+
+
 class Draw:
     """A stack as a file, and two draws of its inputs."""
 
@@ -273,10 +327,21 @@ def check_alone(piece, device, large):
     check_whole(draw, first(draw.chain.run(draw.inputs)[-1]), large)
 
 
+def check_steady(chain, inputs, specs, whole):
+    """Who sums up in another order gets what other last digits of the inputs give: where that
+    is another result, as of a matrix that is nearly singular, right ones cannot be told."""
+    shaken = [shake(t) if pieces.is_float(s) else t for t, s in zip(inputs, specs, strict=True)]
+    if whole.is_floating_point() and differ(whole, first(chain.run(shaken)[-1]),
+                                            max(whole.numel() / STEPS, 1)):
+        raise No("rounding of its inputs changes the result")
+
+
 def check_whole(draw, whole, large):
     chain, inputs, others = draw.chain, draw.inputs, draw.others
     check_idle(whole, inputs)
     specs = chain.stack[0]["inputs"]
+    if large:
+        check_steady(chain, inputs, specs, whole)
     for i, t in enumerate(inputs if large else ()):
         for axis, n in enumerate(t.shape if pieces.is_float(specs[i]) else ()):
             if n < LONG:
