@@ -143,7 +143,8 @@ static int look(struct output *out, struct err *e)
 static int told(void *ctx, const struct json *j, struct err *e)
 {
 	static const char *const numbers[] = { "clients", "children",
-					       "served", "memory_bytes" };
+					       "parked", "served",
+					       "memory_bytes" };
 	struct str line = STR_INIT;
 	struct jw w;
 

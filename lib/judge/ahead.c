@@ -97,6 +97,8 @@ static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
 		.parked = ahead_parks(j) && !u->may_exec &&
 			  !(u->p && u->p->table),
 		.cache = cache && cache[0] ? cache : NULL,
+		/* What it runs is never timed. */
+		.queues = ahead_parks(j) && !strcmp(u->role, "oracle"),
 	};
 }
 
@@ -282,14 +284,10 @@ static void know_compilers(const struct judge *j, int fd)
 		(void)toolchain_find(part[i], &t, NULL);
 }
 
-void judge_begin(struct judge *j, int fd, int times)
+/* Neither forks nor new contexts may disturb somebody's clock. */
+static void begin_leased(struct judge *j, int fd)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	j->times = times;
-	/* Neither the forks nor new contexts may disturb somebody's clock. */
-	if (!j->host || !greeted_before(j, fd) ||
-	    j->dev->ops->lease(j->dev, 0, 0, NULL))
+	if (j->dev->ops->lease(j->dev, 0, 0, NULL))
 		return;
 	for (size_t i = 0; i < FIRST_ROLES; i++)
 		if (first_role(j, i))
@@ -300,6 +298,16 @@ void judge_begin(struct judge *j, int fd, int times)
 	runner_ahead(j);
 	ahead_settle(j);
 	j->dev->ops->unlease(j->dev);
+}
+
+void judge_begin(struct judge *j, int fd, int times)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	j->times = times;
+	if (!j->host || !greeted_before(j, fd))
+		return;
+	begin_leased(j, fd);
 	if (!judge_on_cuda(j))
 		return;
 	/* Nothing of this disturbs a GPU's clock, and whoever is before us in a
@@ -386,6 +394,27 @@ void ahead_dismiss(struct judge *j)
 		if (j->ahead[i].role)
 			drop(j, &j->ahead[i]);
 	j->dev->ops->unlease(j->dev);
+}
+
+int ahead_ended(struct judge *j)
+{
+	if (!j->host || torch_pump(j->host, NULL))
+		return 1;
+	for (size_t i = 0; i < j->nending; i++)
+		if (!j->ending[i].ended)
+			return 0;
+	return 1;
+}
+
+int ahead_bequeath(struct judge *j)
+{
+	int fd[DEVICE_HELD];
+
+	if (!j->host || !torch_is_shared(j->host) || !ahead_parks(j) ||
+	    (!j->rests &&
+	     j->dev->ops->lease(j->dev, 0, DISMISS_SECONDS, NULL)))
+		return -1;
+	return torch_hold(j->host, fd, device_cuda_held(j->dev, fd), NULL);
 }
 
 void ahead_leave(struct judge *j)

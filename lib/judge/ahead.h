@@ -60,6 +60,16 @@ void ahead_provide(struct judge *j);
  * contexts' end may not disturb somebody's clock. */
 void ahead_dismiss(struct judge *j);
 
+/* Whether all that were to end have. */
+int ahead_ended(struct judge *j);
+
+/*
+ * Before a process that parks ends: what still lives for it is left to the
+ * shared host, which ends it when we have left and holds the lease until all
+ * that is over, our own context's end too.  -1: not so.
+ */
+int ahead_bequeath(struct judge *j);
+
 /* Leaves the host: all its processes for us end. */
 void ahead_leave(struct judge *j);
 

@@ -13,6 +13,7 @@
 #include "base/proc.h"
 #include "base/rand.h"
 #include "cu/lease.h"
+#include "judge/ahead.h"
 #include "judge/cuda.h"
 #include "judge/cuda_source.h"
 
@@ -25,6 +26,7 @@
 #define ROOMY ((size_t)32 << 30)	/* contexts take half a GiB each */
 #define RECOVER_SECONDS 30
 #define OPEN_SECONDS 600	/* for somebody's clock to stop */
+#define QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
 
 int device_cuda_count(void)
 {
@@ -168,6 +170,18 @@ int device_cuda_registration(struct device *d)
 	return lease_register(cuda_of(d)->cu->info.uuid, d->host, NULL);
 }
 
+size_t device_cuda_held(struct device *d, int fd[DEVICE_HELD])
+{
+	const struct cuda *c = cuda_of(d);
+	const int all[DEVICE_HELD] = { c->lease, c->registered, c->hosted };
+	size_t n = 0;
+
+	for (size_t i = 0; i < DEVICE_HELD; i++)
+		if (all[i] >= 0)
+			fd[n++] = all[i];
+	return n;
+}
+
 int device_cuda_sees_processes(struct device *d)
 {
 	int here, other;
@@ -203,9 +217,17 @@ static void cuda_close(struct device *d)
 	free(c);
 }
 
+/* To free memory and end a context takes longer than to end the process does,
+ * and who looks at the GPU before that still has to know whose it is. */
+static void cuda_leave(struct device *d)
+{
+	cuda_unlease(d);
+}
+
 static const struct device_ops cuda_ops = {
 	.name = "cuda",
 	.close = cuda_close,
+	.leave = cuda_leave,
 	.shared = cuda_shared,
 	.private_mem = cuda_private,
 	.release = cuda_release,
@@ -342,7 +364,7 @@ static int open_leased(struct cuda *c, int index, struct err *e)
 	return rc;
 }
 
-struct device *device_cuda_open(int index, struct err *e)
+static struct device *open_gpu(int index, struct err *e)
 {
 	struct cuda *c;
 	int n;
@@ -383,4 +405,17 @@ struct device *device_cuda_open(int index, struct err *e)
 	c->dev.bytes_per_s = c->cu->info.bytes_per_s;
 	c->dev.resolution_us = 2;
 	return &c->dev;
+}
+
+/* The judge works in one stream: with one queue to the GPU its context is made
+ * and ended in half the time.  What it starts is to have as many as usual. */
+struct device *device_cuda_open(int index, struct err *e)
+{
+	int ours = ahead_wanted() && !getenv(QUEUES) &&
+		   !setenv(QUEUES, "1", 0);
+	struct device *d = open_gpu(index, e);
+
+	if (ours)
+		unsetenv(QUEUES);
+	return d;
 }

@@ -28,6 +28,14 @@ void device_close(struct device *d)
 		d->ops->close(d);
 }
 
+void device_leave(struct device *d)
+{
+	if (d && d->ops->leave)
+		d->ops->leave(d);
+	else
+		device_close(d);
+}
+
 static int leaf_check(const struct ca_leaf *l, size_t bytes,
 		      struct extent *ext)
 {

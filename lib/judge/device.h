@@ -117,6 +117,9 @@ struct view;
 struct device_ops {
 	const char *name;		/* "cpu", "cuda" */
 	void (*close)(struct device *d);
+	/* The same where this process is about to end, and with it what a
+	 * driver frees then; NULL: close. */
+	void (*leave)(struct device *d);
 
 	/* Memory.  Fresh shared memory is zeroed, fresh private is not. */
 	int (*shared)(struct device *d, size_t bytes, int host, struct mem *m,
@@ -200,6 +203,7 @@ struct device {
  */
 struct device *device_open(const char *name, struct err *e);
 void device_close(struct device *d);
+void device_leave(struct device *d);	/* ops->leave */
 
 /* ops->lease, and after `patience` seconds in vain a warning that somebody
  * else has the device. */
@@ -233,6 +237,11 @@ int device_cuda_roomy(struct device *d);
 int device_cuda_turn(struct device *d, int fd[DEVICE_TURN]);
 /* One more registration of the host, which holds until it is closed; -1. */
 int device_cuda_registration(struct device *d);
+/* What has to stay open until this process and all that was forked for it have
+ * ended: the lease, and that they are no strangers.  How many; they stay the
+ * device's. */
+#define DEVICE_HELD 3
+size_t device_cuda_held(struct device *d, int fd[DEVICE_HELD]);
 /* Whether foreign() can see anything: not where NVML is absent or numbers
  * processes by another namespace. */
 int device_cuda_sees_processes(struct device *d);

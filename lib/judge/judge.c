@@ -4,10 +4,12 @@
  */
 #include "judge/judge.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
+#include "base/sig.h"
 #include "jail/jail.h"
 #include "judge/ahead.h"
 #include "judge/rules.h"
@@ -19,6 +21,7 @@
 #define COPY_CUDA ((size_t)2 << 30)
 #define PATIENCE_S 10		/* before it is said that we wait */
 #define COPIES 6
+#define REST_SECONDS 30		/* for processes to end */
 
 void judge_defaults(struct judge_opts *o)
 {
@@ -88,6 +91,18 @@ void judge_close(struct judge *j)
 		runner_forget(j);
 		device_close(j->dev);
 	}
+	free(j);
+}
+
+void judge_end(struct judge *j)
+{
+	if (!j || !j->dev || ahead_bequeath(j)) {
+		judge_close(j);
+		return;
+	}
+	ahead_provide(j);
+	ahead_leave(j);
+	device_leave(j->dev);
 	free(j);
 }
 
@@ -196,6 +211,21 @@ void judge_rest(struct judge *j)
 		return;
 	j->rests = 0;
 	end_all(j);
+}
+
+int judge_rest_until(struct judge *j, int fd)
+{
+	int64_t end = deadline_in(REST_SECONDS);
+	struct pollfd p[2] = { { fd, POLLIN, 0 }, { -1, POLLIN, 0 } };
+
+	while (j->rests && ahead_parks(j) && !ahead_ended(j) &&
+	       now_ns() < end && !sig_caught()) {
+		p[1].fd = torch_fd(j->host);
+		if (poll(p, 2, 1000) > 0 && p[0].revents)
+			return 1;
+	}
+	judge_rest(j);
+	return 0;
 }
 
 int judge_alone(struct judge *j, struct fail *f)

@@ -51,6 +51,9 @@ void judge_defaults(struct judge_opts *o);
  */
 struct judge *judge_open(const struct judge_opts *o, struct err *e);
 void judge_close(struct judge *j);
+/* The same where this process is about to end: what takes its time on a GPU is
+ * left to that, and to the host that tools share. */
+void judge_end(struct judge *j);
 
 /* Gives the judge a host that was started before (torch_start); it is the
  * judge's from now on. */

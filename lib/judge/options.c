@@ -85,9 +85,10 @@ void judging_rest(struct judging *g, int fd, int times)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
+	if (g->crew || !g->j || judge_rest_until(g->j, fd))
+		return;
 	/* Not at once: who reads what was just judged may want the device. */
-	if (!g->crew && g->j && ahead_parks(g->j) &&
-	    poll(&p, 1, REST_MS) == 0)
+	if (ahead_parks(g->j) && poll(&p, 1, REST_MS) == 0)
 		judge_begin(g->j, fd, times);
 }
 
@@ -161,7 +162,7 @@ void judging_close(struct judging *g)
 {
 	crew_close(g->crew);
 	g->crew = NULL;
-	judge_close(g->j);
+	judge_end(g->j);
 	torch_close(g->host);
 	g->j = NULL;
 	g->host = NULL;

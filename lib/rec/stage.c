@@ -317,7 +317,6 @@ static int slot_give(struct stage *s, struct slot *t)
 	if (s->n == 1) {
 		work(s, t);
 		s->stop = finish(s, t) != 0;
-		let_rest(s);
 		return s->stop ? -1 : 0;
 	}
 	pthread_mutex_lock(&s->lock);
@@ -454,6 +453,8 @@ static void read_lines(struct stage *s, int fd, const char *name)
 
 		if (s->ops->idle && s->n == 1 && reader_empty(&r))
 			s->ops->idle(s->ops->ctx, fd);
+		else
+			let_rest(s);
 		how = reader_next(&r, &line, &len, &e);
 		if (how == LINE_ERROR)
 			read_failed(s, name, &e);
@@ -498,6 +499,7 @@ static void read_directory(struct stage *s, const char *path)
 	else
 		classify(s, t);
 	slot_give(s, t);
+	let_rest(s);
 }
 
 /* An operand that the tool opens itself. */

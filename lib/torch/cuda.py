@@ -53,10 +53,13 @@ def library():
     return Loaded.library
 
 
-def select(name, uuid=None):
+def select(name, uuid=None, queues=None):
     """Makes the judge's "cuda:N" the only GPU of this process, as device 0.
 
-    A jail shows one card's node alone: there the second GPU's number is of none."""
+    A jail shows one card's node alone: there the second GPU's number is of none.  With
+    fewer queues to the GPU than usual a context is made and ended in half the time."""
+    if queues:
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", str(queues))
     if uuid:
         os.environ["CUDA_VISIBLE_DEVICES"] = uuid
         return DEVICE

@@ -505,6 +505,8 @@ static void write_spawn(struct str *req, const struct torch_spawn *s,
 		0);
 	if (s->cache)
 		jw_kstr(&w, "cache", s->cache);
+	if (s->queues)
+		jw_kint(&w, "queues", s->queues);
 	if (s->parked || park)
 		jw_kbool(&w, park ? "park" : "parked", 1);
 	jw_end_obj(&w);
@@ -623,6 +625,16 @@ int torch_park(struct torch_host *h, const struct torch_spawn *s,
 	close(fd[0]);
 	close(fd[1]);
 	return rc;
+}
+
+int torch_hold(struct torch_host *h, const int *fds, size_t nfds,
+	       struct err *e)
+{
+	static const char req[] = "{\"op\":\"hold\"}";
+
+	if (h->fd < 0 || !h->shared)
+		return err_set(e, CA_UNAVAILABLE, "there is no shared host");
+	return packet_send(h->fd, req, strlen(req), fds, nfds, e);
 }
 
 int torch_prepare(struct torch_host *h, const char *role, struct err *e)

@@ -24,6 +24,7 @@ QUIET_MS = 50                   # a tool that starts has said by then what it wa
 PARKED_MAX = 8
 PARKED_LIKE = 2                 # of one kind
 PARKED_SECONDS = 60             # then they go
+LINGER_SECONDS = 30             # for a tool that has left to end
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -44,6 +45,7 @@ import resource  # noqa: E402
 import select  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
+import struct  # noqa: E402
 import time  # noqa: E402
 import types  # noqa: E402
 import warnings  # noqa: E402
@@ -136,13 +138,35 @@ class Client:
         self.known = known      # it has shown that it may ask
         self.worked = False
         self.since = time.monotonic()
+        self.held = []          # what is open until it and its children have ended
+        self.pidfd = -1         # then: its process
+
+    def hold(self, fds):
+        """Takes descriptors over; the lease of a device, so that nobody's clock runs while
+        contexts end."""
+        if self.held or not fds:
+            raise ValueError("hold needs descriptors, once")
+        cred = self.channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        self.pidfd = os.pidfd_open(struct.unpack("iII", cred)[0])
+        for fd in fds:
+            self.held.append(os.dup(fd))
+
+    def ended(self):
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        self.pidfd = -1
+
+    def let_go(self):
+        for fd in self.held:
+            os.close(fd)
+        self.held = []
 
 
 class Parked:
     """A child that no code of others has run in: it waits for a tool that wants such a one.
     `kept` are the descriptors that go to that tool: its channel, and memory if any."""
 
-    FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes", "gpu"
+    FIELDS = "role", "device", "jail", "node", "may_exec", "mem_bytes", "gpu", "queues"
 
     def __init__(self, req, registration, kept):
         self.pidfd = -1
@@ -183,6 +207,7 @@ class Host:
         self.clients = {}       # descriptor -> Client
         self.children = {}      # pidfd -> (pid, job, client; None: parked)
         self.parked = []
+        self.lingering = {}     # pidfd -> Client that has left, whose process may not have
         self.later = []         # what is prepared when nobody wants a child
         self.poll = select.poll()
         if door:
@@ -211,6 +236,24 @@ class Host:
                 os.kill(pid, SIGKILL)
         if self.door and client.worked:
             self.door.since = time.monotonic()
+        if client.held:
+            client.since = time.monotonic()
+            self.lingering[client.pidfd] = client
+            self.poll.register(client.pidfd, select.POLLIN)
+        else:
+            client.ended()
+
+    def tool_ended(self, pidfd):
+        client = self.lingering.pop(pidfd)
+        self.poll.unregister(pidfd)
+        client.ended()
+        self.settle(client)
+
+    def settle(self, client):
+        """Nothing is held any more for one that has ended with all of its children."""
+        if client.channel.fileno() < 0 and client.pidfd < 0 and \
+                all(owner is not client for _, _, owner in self.children.values()):
+            client.let_go()
 
     def send(self, client, value, fds=()):
         if client.channel.fileno() < 0:
@@ -247,6 +290,7 @@ class Host:
             "id": req["id"], "pid": os.getpid(), "torch": self.hello["torch"],
             "leaving": self.leaving, "clients": len(others), "children": len(self.children),
             "served": self.served, "age_s": round(now - self.began, 1),
+            "parked": len(self.parked),
             "idle_s": 0 if others else round(now - self.door.since, 1),
             "memory_bytes": self.door.memory_bytes()})
 
@@ -269,6 +313,7 @@ class Host:
         job.ended()
         if client:
             self.send(client, {"exit": pid, "status": status})
+            self.settle(client)
             return
         for parked in [p for p in self.parked if p.pidfd == pidfd]:
             self.parked.remove(parked)
@@ -381,6 +426,8 @@ class Host:
         elif req["op"] == "prepare":
             client.worked = True
             self.later.append((req["role"], req["id"], client))
+        elif self.door and req["op"] == "hold":
+            client.hold(fds)
         elif self.door and req["op"] in ("status", "leave"):
             if req["op"] == "leave":
                 self.leave()
@@ -434,7 +481,7 @@ class Host:
             return QUIET_MS
         if not self.door:
             return None
-        if self.clients or self.children:
+        if self.clients or self.children or self.lingering:
             return 1000
         return max(0, int((self.door.ends() - time.monotonic()) * 1000) + 1)
 
@@ -447,6 +494,9 @@ class Host:
         for client in list(self.clients.values()):
             if not client.known and now - client.since > self.door.greet_s:
                 self.drop(client)
+        for pidfd, client in list(self.lingering.items()):
+            if now - client.since > LINGER_SECONDS:
+                self.tool_ended(pidfd)
         if self.clients:
             return
         if self.leaving or now >= self.door.ends():
@@ -458,6 +508,8 @@ class Host:
     def happened(self, fd):
         if fd in self.children:
             self.reap(fd)
+        elif fd in self.lingering:
+            self.tool_ended(fd)
         elif fd in self.clients:
             self.receive(self.clients[fd])
         elif self.door and not self.leaving:
@@ -467,7 +519,7 @@ class Host:
 
     def run(self):
         while True:
-            if not self.clients and (self.leaving or not self.door):
+            if not self.clients and not self.lingering and (self.leaving or not self.door):
                 return
             events = self.poll.poll(self.patience())
             for fd, _ in events:

@@ -360,7 +360,7 @@ class Child:
         self.role = spawn["role"]
         name = spawn.get("device", "cpu")
         self.device = torch.device("cpu") if name == "cpu" else \
-            env.cuda().select(name, spawn.get("gpu"))
+            env.cuda().select(name, spawn.get("gpu"), spawn.get("queues"))
         self.refuse = None      # why there is no jail: nothing else is done then
         self.regions = {}
         self.pending = []       # regions that wait for the jail

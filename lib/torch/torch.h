@@ -82,6 +82,9 @@ struct torch_spawn {
 	int may_exec;		/* compile baseline: compilers allowed */
 	int64_t mem_bytes;	/* limit on host memory; 0: default */
 	int parked;		/* one that was parked will do */
+	int queues;		/* CUDA: to the GPU, fewer than usual, with
+				 * which a context is made and ended in half
+				 * the time; 0: as many as usual */
 	/* What it is asked first, before anything can be sent; NULL: nothing.
 	 * One that was parked has been asked already. */
 	const struct str *first;
@@ -117,6 +120,14 @@ void torch_move(struct torch_host *h, struct torch_child *to,
  */
 int torch_park(struct torch_host *h, const struct torch_spawn *s,
 	       int registration, int kept, struct err *e);
+
+/*
+ * Has a shared host keep descriptors open (at most 8) until
+ * this process and all its children have ended, for which the host waits in
+ * its place: the lease of a device, say.  Once per host, before torch_close.
+ */
+int torch_hold(struct torch_host *h, const int *fds, size_t nfds,
+	       struct err *e);
 
 /* Lets the host import what children of that role need, so that a first
  * spawn of it is as quick as later ones ("compile": 2 s). */

@@ -366,6 +366,59 @@ static void parked_ones_wait_for_the_lease(void **state)
 	assert_int_equal(system(path), 0);
 }
 
+/* A tool that leaves its host while a child lives, and ends when it may. */
+static void leave_early(int held, int said, int may)
+{
+	struct torch_spawn s = { .role = "calib", .device = "cpu",
+				 .jail = level };
+	struct torch_host *h = torch_start(NULL, 1, NULL);
+	struct torch_child c;
+	char byte = 'x';
+
+	if (!h || torch_ready(h, 120, NULL) || torch_spawn(h, &s, &c, NULL) ||
+	    torch_hold(h, &held, 1, NULL))
+		_exit(1);
+	close(held);
+	torch_close(h);
+	if (write(said, &byte, 1) != 1 || read(may, &byte, 1))
+		_exit(1);
+	_exit(0);
+}
+
+/* What a tool has had held is open until its process has ended, and all that
+ * was forked for it. */
+static void holds_for_those_that_end(void **state)
+{
+	struct torch_host *a = get();
+	int held[2], said[2], may[2], status;
+	pid_t pid;
+
+	(void)state;
+	if (!a)
+		skip();
+	assert_int_equal(pipe2(held, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(said, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(may, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		close(may[1]);
+		leave_early(held[1], said[1], may[0]);
+	}
+	close(held[1]);
+	close(said[1]);
+	assert_int_equal(wait_readable(said[0], deadline_in(60), NULL), 1);
+	await_children(0);
+	assert_int_equal(wait_readable(held[0], deadline_in(0), NULL), 0);
+	close(may[1]);
+	assert_int_equal(wait_readable(held[0], deadline_in(20), NULL), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	torch_close(a);
+	close(held[0]);
+	close(said[0]);
+	close(may[0]);
+}
+
 /* A host that is killed takes its children along; the next tool gets a new
  * one at the same place. */
 static void survives_a_kill(void **state)
@@ -708,6 +761,7 @@ int main(void)
 		cmocka_unit_test(parks_children),
 		cmocka_unit_test(parked_ones_expire),
 		cmocka_unit_test(parked_ones_wait_for_the_lease),
+		cmocka_unit_test(holds_for_those_that_end),
 		cmocka_unit_test(hides_from_children),
 		cmocka_unit_test(forks_nothing_unconfined),
 		cmocka_unit_test(keeps_strangers_out),
