@@ -20,6 +20,7 @@
 
 #include "base/io.h"
 #include "build/limits.h"
+#include "build/nvcc.h"
 #include "build/part.h"
 #include "build/pch.h"
 #include "build/run.h"
@@ -257,14 +258,33 @@ static int take(const char *dir, const char *name, struct str *out,
 	return rc;
 }
 
+/* nvcc's command, with its steps where they can be told. */
+static int run_nvcc(struct work *w, const struct plan_unit *u, size_t at,
+		    const char *out, struct result *res)
+{
+	const char *argv[PLAN_ARGS];
+	struct str steps = STR_INIT;
+	int rc;
+
+	memcpy(argv, u->argv, sizeof(argv));
+	if (!nvcc_steps(w->p, u, w->o, &steps))
+		argv[at] = steps.buf;
+	rc = run_tool(w, argv, out, u->memory, res);
+	str_release(&steps);
+	return rc;
+}
+
 /* A unit's command, with the precompiled header that it begins with. */
 static int run_unit(struct work *w, const struct plan_unit *u,
 		    const char *out, struct result *res)
 {
 	const char *header = pch_of(w->p, u, &w->pch);
 	const char *argv[PLAN_ARGS + 2] = { u->argv[0], "-include" };
+	size_t at = nvcc_steps_at(u);
 	char path[64];
 
+	if (at)
+		return run_nvcc(w, u, at, out, res);
 	if (!header)
 		return run_tool(w, u->argv, out, u->memory, res);
 	snprintf(path, sizeof(path), "../obj/%s", header);

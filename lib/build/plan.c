@@ -200,6 +200,7 @@ static void cuda_command(struct plan *p, struct arena *a,
 		arg(v, "-c");
 		arg(v, nvcc_script);
 		arg(v, "nvcc");
+		arg(v, "");	/* the steps, when it runs */
 	}
 	arg(v, p->tc.nvcc);
 	arg(v, "-c");
