@@ -228,9 +228,12 @@ static int end(struct run *r, int rc, struct err *e)
 	}
 	if (rc < 0)
 		comm_fail(r->comm, e);
-	/* Rank 0 says it for all, unless it is what is wrong. */
+	/* Rank 0 says it for all, unless it is what is wrong; of what may be
+	 * different from rank to rank, by name. */
 	if (rc < 0 && comm_mine(r->comm) && comm_failed(r->comm))
 		rc = e->code;
+	else if (rc < 0 && e->code == CA_UNAVAILABLE)
+		comm_check(r->comm, COMM_GLANCE, e);
 	if (ranks_finish(r->ranks, rc < 0, &more)) {
 		*e = more;
 		rc = -1;

@@ -137,6 +137,7 @@ int vpretrain_run(struct run *r, struct err *e)
 			    .from = o->critic ? o->critic : o->actor };
 	int rc;
 
+	r->data.tokenise = 1;
 	rc = run_begin(r, p.from, o->out, NULL, e) ||
 	     run_read(r, take, r, e) ? -1 : 0;
 	if (!rc) {

@@ -99,11 +99,31 @@ status_of() {
 }
 
 @test "a rank without room: its number and both sizes" {
+	size=$(nvidia-smi -i 1 --query-gpu=memory.total --format=csv,noheader,nounits)
+	# A token of this model takes 5.1 KiB: six tenths of a GPU.
+	tokens=$((size * 6 / 10 * 1024 * 10 / 51))
 	status=0
-	"$bin/ca-rft" --actor model --out x --ctx 256 --tokens 60000000 --gpus 2 in 2>err || status=$?
+	"$bin/ca-rft" --actor model --out x --ctx 256 --tokens $((2 * tokens)) --gpus 2 in 2>err ||
+		status=$?
 	cat err
 	[ "$status" = 69 ]
-	grep -Eq 'MiB are needed' err
+	grep -Eq 'rank [01]: .*MiB are needed on .*, [0-9]+ are free' err
+	# There is room for the first, but somebody else is on the second.
+	"$bin/ca-rft" --actor model --out other --ctx 256 --tokens $tokens --batch 4 --device cuda:1 \
+		--steps 1000000 --save-every 1000000 in >out 2>err.other 3>&- &
+	other=$!
+	for _ in {1..300}; do
+		! grep -q rft_loss out || break
+		sleep 0.1
+	done
+	"$bin/ca-rft" --actor model --out x --ctx 256 --tokens $tokens --gpus 2 in >out.x 2>err 3>&- &
+	status_of $!
+	kill -KILL $other
+	wait $other || true
+	echo "$status: $(cat err err.other)"
+	[ "$status" = 69 ]
+	grep -Eq 'rank 1: .*MiB are needed on .*, [0-9]+ are free' err
+	[ ! -e x ]
 }
 
 @test "candidates go over all free GPUs, and leave in order" {

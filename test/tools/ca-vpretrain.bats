@@ -77,3 +77,15 @@ pretrain() {
 	cmp -s a/model.safetensors b/model.safetensors && return 1
 	true
 }
+
+@test "trajectories without ids are tokenised once, failures too; ca-ppo drops them" {
+	python3 "$here/trajs.py" text 8 >texts
+	for gae in skip turn; do
+		pretrain --actor model --out "$gae" --gae "$gae" texts
+		[ "$(pick 'select(."data/seen") | [."data/used", ."data/tokenised"]')" = '[8,8]' ]
+		[ "$(pick 'select(has("critic/score/min")) | ."critic/score/min"')" = -1 ]
+	done
+	try 65 ca-ppo --actor model --out x --ctx 256 --batch 8 texts
+	said 'dropped (no_ids): it has no token ids'
+	[ "$(pick '."data/dropped/no_ids" // empty')" = 8 ]
+}
