@@ -400,7 +400,7 @@ static struct device *open_gpu(int index, struct err *e)
 	cuda_cpus_find(&c->cpus, index);
 	if (!cu_nodes(&c->cu->info, &c->nodes, NULL))
 		c->dev.node = c->nodes.path[0];
-	c->dev.gpu = index > 0 ? c->cu->info.uuid : NULL;
+	c->dev.gpu = c->cu->info.uuid;
 	c->dev.granularity = c->cu->granularity;
 	c->dev.bytes_per_s = c->cu->info.bytes_per_s;
 	c->dev.resolution_us = 2;

@@ -184,7 +184,7 @@ struct device {
 	const struct device_ops *ops;
 	char name[32];			/* "cpu", "cuda:0": for children */
 	const char *node; /* CUDA: "/dev/nvidia0"; NULL: unknown */
-	const char *gpu;  /* CUDA: its UUID; NULL: the first one */
+	const char *gpu;  /* CUDA: its UUID */
 	char model[128];		/* what people call it */
 	size_t granularity;		/* of shared memory */
 	double bytes_per_s;		/* of memory; 0: unknown */

@@ -151,6 +151,16 @@ status_of() {
 	[ "$(jq -r .verify.device out | sort -u)" = cuda:1 ]
 }
 
+# In the jail is one GPU's node, and nothing that the environment's number could count.
+@test "a GPU that the environment chose is the first one" {
+	uuid=$(nvidia-smi -L | sed -n 's/^GPU 1.*UUID: \(.*\))/\1/p')
+	for only in 1 "$uuid"; do
+		CUDA_VISIBLE_DEVICES=$only "$bin/ca-compile" --device cuda "$fix/axpby" |
+			CUDA_VISIBLE_DEVICES=$only "$bin/ca-verify" --device cuda >out
+		[ "$(jq -r '[.verify.status, .verify.device] | @tsv' out)" = $'ok\tcuda:0' ]
+	done
+}
+
 @test "replicas on two GPUs answer as one does" {
 	for how in '--device cuda:1' '--gpus 2'; do
 		rm -f url
