@@ -143,7 +143,7 @@ status_of() {
 @test "a GPU that somebody has for himself is left out" {
 	uuid=$(nvidia-smi -L | sed -n 's/^GPU 0.*UUID: \(.*\))/\1/p')
 	"$bin/ca-verify" --device cuda:0 "$fix/axpby" >out	# now there is its lease
-	flock -x "${CA_CACHE:-/var/cache/cuda-agent}/lease/$uuid" sleep 60 3>&- &
+	flock -o -x "${CA_CACHE:-/var/cache/cuda-agent}/lease/$uuid" sleep 60 3>&- &
 	holder=$!
 	"$bin/ca-compile" --device cuda "$fix/axpby" "$fix/axpby-kernel" >in
 	timeout 100 "$bin/ca-verify" --device cuda in >out
