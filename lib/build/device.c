@@ -140,6 +140,14 @@ static void find_gpus(struct gpus *g)
 		keep(path, g);
 }
 
+int device_noted(void)
+{
+	char path[CA_PATH_MAX + HASH_HEX + 8];
+	struct gpus g;
+
+	return !notes(path) && !recall(path, &g) ? g.n : -1;
+}
+
 const char *device_default(void)
 {
 	struct gpus g;

@@ -10,6 +10,10 @@
 /* "cuda" when there is a GPU that can be used, else "cpu". */
 const char *device_default(void);
 
+/* How many GPUs an earlier run has found in this environment; -1: none has
+ * looked.  Does not start CUDA. */
+int device_noted(void);
+
 /* Whether `name` is "cpu", "cuda" or "cuda:N".  0, or CA_USAGE. */
 int device_check(const char *name, struct err *e);
 

@@ -18,7 +18,7 @@
 #include "judge/chain.h"
 
 #define REST_MS 1000
-#define YIELD_MS 150		/* a context takes 110 */
+#define YIELD_MS 100		/* a context takes 60 */
 
 int judging_init(struct judging *g, struct judge_opts *o,
 		 const struct common *c, struct err *e)

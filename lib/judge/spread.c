@@ -12,6 +12,7 @@
 #include "base/child.h"
 #include "base/io.h"
 #include "base/sig.h"
+#include "build/device.h"
 #include "cu/cu.h"
 #include "cu/lease.h"
 
@@ -76,7 +77,7 @@ void spread_find(struct spread *s)
 	int fd[2], status;
 
 	s->n = 0;
-	if (count_nodes() < 2 || pipe2(fd, O_CLOEXEC))
+	if (count_nodes() < 2 || device_noted() == 1 || pipe2(fd, O_CLOEXEC))
 		return;
 	pid = sig_fork();
 	if (!pid)

@@ -20,7 +20,8 @@ struct spread {
 /*
  * The GPUs whose lease is free now.  They are looked at by a process of its
  * own, since one that has opened the driver cannot fork others that use it;
- * where there are no two GPUs' device nodes nothing is looked at at all.
+ * where there are no two GPUs' device nodes, or this environment is known to
+ * show one of them, nothing is looked at at all.
  */
 void spread_find(struct spread *s);
 
