@@ -268,7 +268,7 @@ static int find_kernels(struct cuda *c, struct err *e)
 	}
 	if (c->g.act == GPU_BF16 && c->dev->info.major == 9) {
 		CUDA_KERNELS_HOPPER(FIND)
-		c->hopper = HOPPER_WAY;
+		c->hopper = 2;
 	}
 #undef FIND
 	return 0;

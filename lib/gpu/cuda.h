@@ -72,11 +72,6 @@ unsigned cuda_hopper_bytes(int dim, int rows);
 #define HOPPER_DKDV	(2 * 128 + 6 * 64)
 #define HOPPER_STREAM_64  (3 * 64 + 8 * 128)
 #define HOPPER_STREAM_128 (2 * 64 + 6 * 128)
-/* Which way attention goes; 2 where HOPPER_WAY says so, until it has been
- * seen on a GPU. */
-#ifndef HOPPER_WAY
-#define HOPPER_WAY 1
-#endif
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone: 0, or -1 when nothing

@@ -547,8 +547,8 @@ int gen_submit(struct gen *g, struct gen_req *r, struct err *e)
 	r->job = j;
 	*g->tail = j;
 	g->tail = &j->next;
-	pthread_cond_signal(&g->more);
 	pthread_mutex_unlock(&g->lock);
+	pthread_cond_signal(&g->more);
 	return 0;
 }
 

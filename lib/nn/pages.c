@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD 8			/* pages that are looked for at once */
+
 struct page {
 	int32_t token[GPU_PAGE];
 	uint64_t hash;			/* chain up to here; 0: not published */
@@ -93,19 +95,23 @@ int pages_avail(const struct pages *p)
 
 static uint64_t chain_hash(uint64_t parent, const int32_t *token)
 {
-	uint64_t h = parent ^ 0x9e3779b97f4a7c15u;
+	uint64_t word[GPU_PAGE / 2], own = 0, h;
 
-	for (int i = 0; i < GPU_PAGE; i++) {
-		h = (h ^ (uint32_t)token[i]) * 0xff51afd7ed558ccdu;
-		h ^= h >> 32;
+	/* No word waits for another, nor any of them for `parent`. */
+	memcpy(word, token, sizeof word);
+	for (uint64_t i = 0; i < GPU_PAGE / 2; i++) {
+		h = (word[i] ^ i * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
+		own += h ^ h >> 32;
 	}
+	h = (parent ^ own) * 0xff51afd7ed558ccdu;
+	h ^= h >> 32;
 	return h ? h : 1;
 }
 
-static int32_t find(const struct pages *p, uint64_t parent,
+/* The page of these tokens whose chain is h. */
+static int32_t find(const struct pages *p, uint64_t parent, uint64_t h,
 		    const int32_t *token)
 {
-	uint64_t h = chain_hash(parent, token);
 	int32_t i = p->bucket[h & p->mask];
 
 	while (i >= 0 && (p->page[i].hash != h ||
@@ -114,6 +120,16 @@ static int32_t find(const struct pages *p, uint64_t parent,
 				 sizeof p->page[i].token)))
 		i = p->page[i].chain;
 	return i;
+}
+
+static void prefetch_page(const struct pages *p, uint64_t h)
+{
+	int32_t i = p->bucket[h & p->mask];
+
+	if (i < 0)
+		return;
+	__builtin_prefetch(&p->page[i]);
+	__builtin_prefetch(&p->page[i].chain);
 }
 
 static void unpublish(struct pages *p, int32_t i)
@@ -142,22 +158,43 @@ int pages_more(struct pages *p, int n, int32_t *table)
 	return 0;
 }
 
-int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
-	       int tokens, int32_t *table)
+/* Finds the leading whole pages of a prompt, at most n of them.  A look-up
+ * waits for memory, so the next ones are under way meanwhile. */
+static void find_pages(const struct pages *p, const int32_t *prompt, int n,
+		       int32_t *table, struct pages_at *at)
 {
-	int want = pages_for(tokens), shared = 0, idle = 0;
-	uint64_t parent = 0;
+	uint64_t chain[AHEAD], last = 0;
+	int hashed = 0;
+	int32_t i;
 
-	/* The last token has to be computed: its logits are wanted. */
-	while ((shared + 1) * GPU_PAGE < nprompt) {
-		int32_t i = find(p, parent, prompt + shared * GPU_PAGE);
-
+	*at = (struct pages_at)PAGES_AT_INIT;
+	for (; at->n < n; table[at->n++] = i) {
+		for (; hashed < n && hashed < at->n + AHEAD; hashed++) {
+			last = chain_hash(last, prompt + hashed * GPU_PAGE);
+			chain[hashed % AHEAD] = last;
+			__builtin_prefetch(&p->bucket[last & p->mask]);
+		}
+		if (at->n + AHEAD / 2 < n)
+			prefetch_page(p, chain[(at->n + AHEAD / 2) % AHEAD]);
+		i = find(p, at->chain, chain[at->n % AHEAD],
+			 prompt + at->n * GPU_PAGE);
 		if (i < 0)
 			break;
-		parent = p->page[i].hash;
-		idle += p->page[i].holders == 0;
-		table[shared++] = i;
+		at->chain = chain[at->n % AHEAD];
 	}
+}
+
+int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
+	       int tokens, int32_t *table, struct pages_at *at)
+{
+	int want = pages_for(tokens), idle = 0, shared;
+
+	/* The last token has to be computed: its logits are wanted. */
+	find_pages(p, prompt, nprompt > 0 ? (nprompt - 1) / GPU_PAGE : 0,
+		   table, at);
+	shared = at->n;
+	for (int k = 0; k < shared; k++)
+		idle += p->page[table[k]].holders == 0;
 	if (want - shared > p->avail - idle)
 		return -1;
 	for (int k = 0; k < shared; k++)
@@ -190,7 +227,7 @@ void pages_publish(struct pages *p, const int32_t *token, int done,
 
 		/* Where another has the same page nobody looks this up, but
 		 * what follows it can still be found. */
-		if (!p->page[i].hash && find(p, at->chain, own) < 0)
+		if (!p->page[i].hash && find(p, at->chain, hash, own) < 0)
 			publish(p, i, at->chain, hash, own);
 		at->chain = hash;
 	}

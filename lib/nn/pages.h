@@ -25,10 +25,15 @@ int pages_avail(const struct pages *p);
  * first are those of `prompt`.  Leading whole pages of the prompt that are in
  * the cache are shared; at least the prompt's last token is left to compute.
  * Returns how many tokens are there already, or -1 when too few pages are
- * free.
+ * free.  *at is for pages_publish: what is shared has been.
  */
+struct pages_at {
+	int n;				/* pages */
+	uint64_t chain;			/* of their tokens */
+};
+#define PAGES_AT_INIT { 0, 0 }
 int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
-	       int tokens, int32_t *table);
+	       int tokens, int32_t *table, struct pages_at *at);
 
 /* Adds n pages to what a sequence has; table gets their numbers.  -1 when too
  * few are free. */
@@ -37,14 +42,9 @@ int pages_more(struct pages *p, int n, int32_t *table);
 /*
  * States that the keys and values of the first `done` of the sequence's
  * tokens have been computed, so that others may share whole pages.  *at is
- * how far that has been said before; the state of a sequence begins as
- * PAGES_AT_INIT and is as good as forgotten after pages_forget.
+ * how far that has been said before, and as good as forgotten after
+ * pages_forget.
  */
-struct pages_at {
-	int n;				/* pages */
-	uint64_t chain;			/* of their tokens */
-};
-#define PAGES_AT_INIT { 0, 0 }
 void pages_publish(struct pages *p, const int32_t *token, int done,
 		   const int32_t *table, struct pages_at *at);
 

@@ -245,7 +245,7 @@ static int begin(struct sched *s, struct sched_seq *q)
 	if (!q->pages)
 		return -1;
 	there = pages_take(s->pages, q->token, q->whole ? 0 : q->ntoken,
-			   q->ntoken, q->pages);
+			   q->ntoken, q->pages, &q->at);
 	if (there >= 0)
 		q->npages = pages_for(q->ntoken);
 	if (there < 0 || pages_avail(s->pages) < spare) {
@@ -256,7 +256,6 @@ static int begin(struct sched *s, struct sched_seq *q)
 		return -1;
 	}
 	q->computed = there;
-	q->at = (struct pages_at)PAGES_AT_INIT;
 	q->running = 1;
 	q->of->running++;
 	if (!q->put_off) {

@@ -194,11 +194,12 @@ static int string(struct scan *s, struct span *out)
 
 static int digits(struct scan *s)
 {
-	const char *from = s->p;
+	const char *from = s->p, *p = from, *end = s->end;
 
-	while (s->p < s->end && *s->p >= '0' && *s->p <= '9')
-		s->p++;
-	return s->p > from ? 0 : -1;
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	s->p = p;
+	return p > from ? 0 : -1;
 }
 
 static int is_at(const struct scan *s, char c)
@@ -360,6 +361,72 @@ static int note_member(struct scan *s, const char *start, const char *val)
 	return 0;
 }
 
+/* Whether the member whose key was read is to be taken as numbers. */
+static int wants_ids(const struct scan *s)
+{
+	const struct scan_top *t = s->top;
+	const struct key *k = &s->keys[s->nkeys - 1];
+
+	return t && t->ids_key && s->depth == 1 &&
+	       k->len == strlen(t->ids_key) &&
+	       !memcmp(k->p, t->ids_key, k->len);
+}
+
+/* Room for one more. */
+static int ids_grow(struct scan_top *t, size_t *alloc)
+{
+	size_t want = *alloc ? 2 * *alloc : 1024;
+	int32_t *id;
+
+	if (t->nids < *alloc)
+		return 0;
+	id = realloc(t->ids, want * sizeof *id);
+	if (!id)
+		return -1;
+	t->ids = id;
+	*alloc = want;
+	return 0;
+}
+
+/* Up to nine digits at p, and their end; NULL: there is no such number. */
+static const char *plain_number(const char *p, const char *end, int32_t *v)
+{
+	const char *from = p;
+	int32_t x = 0;
+
+	while (p < end && *p >= '0' && *p <= '9' && p - from < 9)
+		x = 10 * x + (*p++ - '0');
+	*v = x;
+	return p == from || (*from == '0' && p > from + 1) ? NULL : p;
+}
+
+/* An array of nothing but such numbers; else nothing is taken: 0. */
+static int take_ids(struct scan *s)
+{
+	struct scan_top *t = s->top;
+	const char *p = scan_space(s->p + 1, s->end);
+	size_t alloc = 0;
+
+	for (t->nids = 0; !ids_grow(t, &alloc); t->nids++) {
+		p = plain_number(p, s->end, &t->ids[t->nids]);
+		if (!p)
+			break;
+		p = scan_space(p, s->end);
+		if (p == s->end || (*p != ',' && *p != ']'))
+			break;
+		if (*p == ']') {
+			t->nids++;
+			s->p = p + 1;
+			return 1;
+		}
+		p = scan_space(p + 1, s->end);
+	}
+	free(t->ids);
+	t->ids = NULL;
+	t->nids = 0;
+	return 0;
+}
+
 static int member(struct scan *s)
 {
 	const char *start = s->p, *val;
@@ -375,8 +442,12 @@ static int member(struct scan *s)
 	s->p++;
 	space(s);
 	val = s->p;
-	if (value(s))
+	if (wants_ids(s) && is_at(s, '[')) {
+		if (!take_ids(s) && value(s))
+			return -1;
+	} else if (value(s)) {
 		return -1;
+	}
 	return s->top && s->depth == 1 ? note_member(s, start, val) : 0;
 }
 

@@ -7,6 +7,7 @@
 #define CA_REC_SCAN_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -22,9 +23,15 @@ struct scan_member {
 	size_t value, end;	/* of the value */
 };
 
+/* The array under `ids_key`, if it is set and holds nothing but integers below
+ * 10^9 in plain digits, is read too: `ids`, which is the caller's to free, or
+ * NULL. */
 struct scan_top {
 	struct scan_member *member;
 	size_t n, alloc;
+	const char *ids_key;
+	int32_t *ids;
+	size_t nids;
 };
 
 /*

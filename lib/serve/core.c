@@ -38,8 +38,9 @@ void core_do(struct core *c, struct lane *l, struct task *t)
 	pthread_mutex_lock(&c->lock);
 	*l->last = t;
 	l->last = &t->next;
-	pthread_cond_signal(&l->work);
 	pthread_mutex_unlock(&c->lock);
+	/* Whoever wakes finds the lock free. */
+	pthread_cond_signal(&l->work);
 }
 
 static void init_lane(struct core *c, struct lane *l)

@@ -23,6 +23,8 @@
 #include "serve/query.h"
 
 #define STREAM_BLOCK 16384
+#define POOL_BYTES ((size_t)128 << 10)	/* a connection's, half of it to read
+					 * into; touched as far as needed */
 #define BIG_MACHINE  8			/* cores */
 
 struct visit;
@@ -641,6 +643,7 @@ struct http *http_open(const struct http_opts *o, struct core *c,
 		MHD_OPTION_NOTIFY_COMPLETED, completed, h,
 		MHD_OPTION_NOTIFY_CONNECTION, notify, h,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, POOL_BYTES,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(o->patience_s + 1),
 		threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
 		threads, MHD_OPTION_END);

@@ -354,6 +354,11 @@ static int encode(struct query *q, int i, struct fault *f)
 
 	if (q->w.kind == WANT_CHAT)
 		return encode_chat(q, out, f);
+	if (q->w.ids.n) {
+		*out = q->w.ids;
+		q->w.ids = (struct tok_ids)TOK_IDS_INIT;
+		return 0;
+	}
 	p = want_prompt(&q->w, i);
 	if (json_type(p) == JSON_STRING) {
 		const char *text = json_str(p, "");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nn/engine.h"
+#include "rec/scan.h"
 #include "serve/tools.h"
 
 #define BAD 400
@@ -444,6 +445,39 @@ static int check_form(const struct want *w, struct fault *f)
 	return 0;
 }
 
+/* The tree of a body.  A prompt of tokens is long, and a tree of it costs more
+ * than all else does: there is null for it. */
+static struct json *read_body(struct want *w, const char *body, size_t len,
+			      struct err *e)
+{
+	struct arena arena = ARENA_INIT;
+	struct scan_top top = { .ids_key = "prompt" };
+	struct str rest = STR_INIT;
+	struct json *j = NULL;
+	int rc = -1;
+
+	if (w->kind == WANT_TEXT && len <= JSON_MAX_LINE)
+		rc = scan_json(body, len, &top, &arena, NULL, NULL);
+	w->ids = (struct tok_ids){ top.ids, top.nids, top.nids };
+	if (rc == 0 && top.ids) {
+		const struct scan_member *m = scan_find(&top, "prompt");
+
+		str_add(&rest, body, m->value);
+		str_adds(&rest, "null");
+		str_add(&rest, body + m->end, len - m->end);
+		if (rest.failed)
+			err_set(e, CA_SOFTWARE, "no memory");
+		else
+			j = json_build(rest.buf, rest.len, e);
+		w->nprompts = 1;
+	} else {
+		j = json_parse(body, len, JSON_MAX_LINE, NULL, e);
+	}
+	str_release(&rest);
+	arena_release(&arena);
+	return j;
+}
+
 int want_parse(struct want *w, enum want_kind kind, const char *body,
 	       size_t len, const struct want_defaults *d, struct fault *f)
 {
@@ -453,7 +487,7 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 		.temperature = d->temperature, .min_p = d->min_p,
 		.top_k = d->top_k, .max_tokens = d->max_tokens ?
 		d->max_tokens : kind == WANT_CHAT ? -1 : 16 };
-	w->root = json_parse(body, len, JSON_MAX_LINE, NULL, &e);
+	w->root = read_body(w, body, len, &e);
 	if (!w->root)
 		return fault_set(f, BAD, "invalid_json", NULL,
 				 "the body is no JSON: %s", e.msg);
@@ -462,7 +496,7 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 				 "the body is no JSON object");
 	if (read_members(w, f))
 		return -1;
-	if (kind == WANT_CHAT ? !w->messages : !w->prompts)
+	if (kind == WANT_CHAT ? !w->messages : !w->prompts && !w->ids.n)
 		return fault_set(f, BAD, "missing_required_parameter",
 				 kind == WANT_CHAT ? "messages" : "prompt",
 				 "there is no '%s'", kind == WANT_CHAT ?
@@ -482,6 +516,7 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 
 void want_release(struct want *w)
 {
+	tok_ids_release(&w->ids);
 	json_free(w->root);
 	w->root = NULL;
 }

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "nn/tok.h"
 #include "rec/json.h"
 #include "serve/fault.h"
 
@@ -36,7 +37,8 @@ struct want {
 	enum want_form form;		/* chat */
 	const struct json *schema;	/* for WANT_SCHEMA */
 	const char *tool;		/* for WANT_CALL; NULL: any */
-	const struct json *prompts;	/* text: see want_prompt */
+	const struct json *prompts;	/* text: see want_prompt; NULL with */
+	struct tok_ids ids;		/* the tokens of a single one */
 	int nprompts;
 	int n, stream, stream_usage;
 	int echo;			/* text */
@@ -56,7 +58,8 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 	       size_t len, const struct want_defaults *d, struct fault *f);
 void want_release(struct want *w);
 
-/* Prompt number i of a text request: a text, or a list of token ids. */
+/* Prompt number i of a text request, unless it is in `ids`: a text, or a list
+ * of token ids. */
 const struct json *want_prompt(const struct want *w, int i);
 
 #endif

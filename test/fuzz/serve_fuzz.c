@@ -31,7 +31,7 @@ static void read_request(const char *text, size_t len, enum want_kind kind)
 		if (f.status || w.n < 1 || !(w.top_p > 0))
 			abort();
 		for (int i = 0; i < w.nprompts; i++)
-			if (!want_prompt(&w, i))
+			if (!w.ids.n && !want_prompt(&w, i))
 				abort();
 	}
 	str_release(&s);

@@ -88,17 +88,18 @@ static void beginnings_are_shared(void **state)
 {
 	struct pages *p = pages_new(10);
 	int32_t a[64], b[64], ta[8], tb[8];
+	struct pages_at at;
 
 	(void)state;
 	count(a, 64, 0);
 	count(b, 64, 0);
 	b[40] = -1;
 	/* Four pages of prompt, one more to grow. */
-	assert_int_equal(pages_take(p, a, 64, 80, ta), 0);
+	assert_int_equal(pages_take(p, a, 64, 80, ta, &at), 0);
 	assert_int_equal(pages_avail(p), 5);
-	pages_publish(p, a, 64, ta, &(struct pages_at)PAGES_AT_INIT);
+	pages_publish(p, a, 64, ta, &at);
 	/* Two whole pages are the same. */
-	assert_int_equal(pages_take(p, b, 64, 64, tb), 32);
+	assert_int_equal(pages_take(p, b, 64, 64, tb, &at), 32);
 	assert_int_equal(tb[0], ta[0]);
 	assert_int_equal(tb[1], ta[1]);
 	assert_true(tb[2] != ta[2]);
@@ -107,12 +108,12 @@ static void beginnings_are_shared(void **state)
 	pages_drop(p, ta, 80);
 	assert_int_equal(pages_avail(p), 10);
 	/* Free pages remember; the last token is computed again. */
-	assert_int_equal(pages_take(p, a, 64, 64, ta), 48);
-	assert_int_equal(pages_take(p, a, 64, 200, tb), -1);
+	assert_int_equal(pages_take(p, a, 64, 64, ta, &at), 48);
+	assert_int_equal(pages_take(p, a, 64, 200, tb, &at), -1);
 	assert_int_equal(pages_avail(p), 6);
 	pages_drop(p, ta, 64);
 	pages_forget(p);
-	assert_int_equal(pages_take(p, a, 64, 64, ta), 0);
+	assert_int_equal(pages_take(p, a, 64, 64, ta, &at), 0);
 	pages_free(p);
 }
 
@@ -123,6 +124,7 @@ static void pages_never_mix(void **state)
 	struct pages *p = pages_new(PAGES);
 	int32_t token[HOLDERS][96], table[HOLDERS][6];
 	int len[HOLDERS] = { 0 }, own[HOLDERS] = { 0 };
+	struct pages_at at[HOLDERS];
 
 	(void)state;
 	srand(4);
@@ -131,15 +133,14 @@ static void pages_never_mix(void **state)
 		int writers[PAGES] = { 0 };
 
 		if (len[h]) {
-			pages_publish(p, token[h], len[h], table[h],
-				      &(struct pages_at)PAGES_AT_INIT);
+			pages_publish(p, token[h], len[h], table[h], &at[h]);
 			pages_drop(p, table[h], len[h]);
 			len[h] = 0;
 			continue;
 		}
 		count(token[h], 96, 0);
 		token[h][rand() % 96] = rand() % 3 - 5;
-		own[h] = pages_take(p, token[h], n, n, table[h]);
+		own[h] = pages_take(p, token[h], n, n, table[h], &at[h]);
 		len[h] = own[h] < 0 ? 0 : n;
 		for (int i = 0; i < HOLDERS; i++)
 			for (int k = own[i] / GPU_PAGE;

@@ -187,6 +187,44 @@ static void requests_are_checked(void **state)
 		     "\"content\":null,\"tool_calls\":[]}]}", 0, "");
 }
 
+/* Tokens are read without a tree where they are plain numbers, and by way of
+ * one else: what comes out is the same. */
+static void tokens_are_read(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t plain;
+	} row[] = {
+		{ "{\"n\":2,\"prompt\":[ 5 ,0, 999999999\n] }", 3 },
+		{ "{\"prompt\":[7],\"n\":2}", 1 },
+		{ "{\"prompt\":[7,1e1],\"n\":2}", 0 },
+		{ "{\"prompt\":[1000000000],\"n\":2}", 0 },
+		{ "{\"prompt\":[[1,2]],\"n\":2}", 0 },
+		{ "{\"pr\\u006fmpt\":[3],\"n\":2}", 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct fault f = { 0 };
+		struct want w;
+
+		assert_int_equal(want_parse(&w, WANT_TEXT, row[i].text,
+					    strlen(row[i].text), &defaults,
+					    &f), 0);
+		assert_int_equal(w.ids.n, row[i].plain);
+		assert_int_equal(!w.prompts, row[i].plain > 0);
+		assert_int_equal(w.nprompts, 1);
+		assert_int_equal(w.n, 2);
+		want_release(&w);
+	}
+	expect_parse(WANT_TEXT, "{\"prompt\":[1],\"prompt\":[2]}", 400, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[1,2]", 400, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[01]}", 400, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[1,]}", 400, "");
+	expect_parse(WANT_TEXT, "{\"prompt\":[2147483648]}", 400, "prompt");
+	expect_parse(WANT_TEXT, "{\"a\":{\"prompt\":[1]}}", 400, "a");
+}
+
 static void key_of(struct recall_key *k, const char *const *messages)
 {
 	assert_int_equal(recall_begin(k, NULL), 0);
@@ -321,6 +359,7 @@ int main(void)
 		cmocka_unit_test(calls_are_told_while_they_grow),
 		cmocka_unit_test(streams_hold_back_what_may_be_a_call),
 		cmocka_unit_test(requests_are_checked),
+		cmocka_unit_test(tokens_are_read),
 		cmocka_unit_test(answers_are_remembered),
 		cmocka_unit_test(memory_of_answers_ends),
 		cmocka_unit_test(half_characters_wait),
