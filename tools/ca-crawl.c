@@ -33,7 +33,7 @@ static const struct opt table[] = {
 	  "a source with fewer tasks is an error (1)", &opts.min_yield,
 	  0, 1e9 },
 	{ OPT_SECONDS, 0, "task-timeout", "TIME",
-	  "for each operator (120s; 20s to grow on CUDA)", &opts.task_s, 0, 0 },
+	  "for each operator (120s; 10s to grow on CUDA)", &opts.task_s, 0, 0 },
 	{ OPT_SECONDS, 0, "lease-timeout", "TIME",
 	  "how long to wait for the device (600s)", &opts.lease_s, 0, 0 },
 	{ OPT_END, 0, NULL, NULL, NULL, NULL, 0, 0 },

@@ -146,6 +146,14 @@ int device_cuda_roomy(struct device *d)
 	       total >= ROOMY && avail >= total / 2;
 }
 
+double device_cuda_total(struct device *d)
+{
+	size_t avail, total;
+
+	return cu_mem_info(cuda_of(d)->cu, &avail, &total, NULL) ? 0 :
+	       (double)total;
+}
+
 int device_cuda_turn(struct device *d, int fd[DEVICE_TURN])
 {
 	char name[CU_UUID_TEXT + sizeof(".turn")];

@@ -228,6 +228,8 @@ int device_cuda_count(void);		/* 0 without a driver or a GPU */
 /* Whether more contexts than are needed find room: a large GPU, of whose memory
  * at least half is free. */
 int device_cuda_roomy(struct device *d);
+/* Bytes of its memory; 0 when that cannot be asked. */
+double device_cuda_total(struct device *d);
 /*
  * Descriptors that let a process which cannot open them wait for its turn: a
  * lock that those who are parked take one after the other, then the gate and

@@ -212,6 +212,14 @@ int oracle_load(struct judge *j, struct oracle *o, const char *code,
 	return rc;
 }
 
+size_t oracle_loaded(const struct oracle *o)
+{
+	int64_t in = span(json_path(o->spec, "inputs.storages"));
+	int64_t st = span(json_get(o->spec, "state"));
+
+	return (size_t)((in > 0 ? in : 0) + (st > 0 ? st : 0));
+}
+
 /* What the reference will not write to, inputs and state having been written,
  * are the zones between them. */
 static int zones(struct judge *j, struct mem *m, struct fail *f)

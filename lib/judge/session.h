@@ -149,6 +149,8 @@ int oracle_open(struct judge *j, struct oracle *o, const char *role,
 int oracle_load(struct judge *j, struct oracle *o, const char *code,
 		size_t len, struct fail *f);
 int oracle_run(struct judge *j, struct oracle *o, struct fail *f);
+/* Bytes of inputs and parameters of a task that is loaded. */
+size_t oracle_loaded(const struct oracle *o);
 /* In the place of oracle_run: without a run where it is remembered what the
  * results of this task (its id) look like (dryrun.c); told so. */
 int oracle_know(struct judge *j, struct oracle *o, const char *task,

@@ -18,6 +18,11 @@
 #define AXES 4
 #define INPUTS 4
 #define TIMES 64
+#define COPIES 11		/* that a task takes of its inputs' size, if its
+				 * result is as large: images, answers and what
+				 * they are made from */
+#define FREE 0.93		/* part of the GPU's memory that is to be had */
+#define SMALL 0.01		/* and that nobody is asked for */
 
 static const char *const names[FILTER_CHECKS] = {
 	"contract", "trace", "eager", "time", "memory", "mutation", "finite",
@@ -81,34 +86,6 @@ static int failed(struct examine *x, enum filter_check c)
 	return f->phase ? REJECT : BROKEN;
 }
 
-int check_contract(struct examine *x)
-{
-	struct fail *f = &x->fail;
-
-	/* On a GPU the process begins with a context there; a host that has
-	 * to start first is not waited for with the lease. */
-	if (host_ready(x->j, f) || examine_hold(x, HOLD_SHARED) ||
-	    oracle_open(x->j, &x->oracle, "task",
-			check_wanted(x, CHECK_COMPILE), f) ||
-	    examine_turn(x)) {
-		x->broken = 1;
-		return BROKEN;
-	}
-	if (oracle_load(x->j, &x->oracle, x->t.code, x->t.len, f)) {
-		failed(x, CHECK_CONTRACT);
-		return BROKEN;
-	}
-	if (check_wanted(x, CHECK_CONTRACT)) {
-		open_check(x, CHECK_CONTRACT, 1);
-		jw_kint(&x->w, "state", (int64_t)json_len(json_get(
-			x->oracle.spec, "state")));
-		jw_kint(&x->w, "inputs", (int64_t)json_len(json_path(
-			x->oracle.spec, "inputs.args")));
-		close_check(x, NULL);
-	}
-	return PASS;
-}
-
 static int ask(struct examine *x, struct json **told, const char *fmt, ...)
 	CA_PRINTF(3, 4);
 
@@ -129,6 +106,62 @@ static int ask(struct examine *x, struct json **told, const char *fmt, ...)
 	     oracle_ask(x->j, &x->oracle, &req, told, &x->fail) ? -1 : 0;
 	str_release(&req);
 	return rc;
+}
+
+/* A task that is loaded waits until it has room beside those that this process
+ * works on.  Meanwhile it takes little, and whoever is to make room may be
+ * alone. */
+static int admit(struct examine *x)
+{
+	double most = room_total(x->j) * FREE;
+	double bytes = (double)oracle_loaded(&x->oracle) * COPIES;
+	struct json *told = NULL;
+	struct err e = ERR_INIT;
+	int rc;
+
+	if (bytes <= most * SMALL)
+		return 0;
+	rc = ask(x, &told, "{\"op\":\"rest\"}");
+	json_free(told);
+	if (rc || examine_hold(x, HOLD_NONE))
+		return -1;
+	bytes = bytes < most ? bytes : most;
+	if (admission_enter(x->rooms, bytes, most, x->o->lease_s, &e))
+		return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
+	x->admitted = bytes;
+	return examine_hold(x, HOLD_SHARED);
+}
+
+int check_contract(struct examine *x)
+{
+	struct fail *f = &x->fail;
+
+	/* On a GPU the process begins with a context there; a host that has
+	 * to start first is not waited for with the lease. */
+	if (host_ready(x->j, f) || examine_hold(x, HOLD_SHARED) ||
+	    oracle_open(x->j, &x->oracle, "task",
+			check_wanted(x, CHECK_COMPILE), f) ||
+	    examine_turn(x)) {
+		x->broken = 1;
+		return BROKEN;
+	}
+	if (oracle_load(x->j, &x->oracle, x->t.code, x->t.len, f)) {
+		failed(x, CHECK_CONTRACT);
+		return BROKEN;
+	}
+	if (judge_on_cuda(x->j) && admit(x)) {
+		x->broken = 1;
+		return BROKEN;
+	}
+	if (check_wanted(x, CHECK_CONTRACT)) {
+		open_check(x, CHECK_CONTRACT, 1);
+		jw_kint(&x->w, "state", (int64_t)json_len(json_get(
+			x->oracle.spec, "state")));
+		jw_kint(&x->w, "inputs", (int64_t)json_len(json_path(
+			x->oracle.spec, "inputs.args")));
+		close_check(x, NULL);
+	}
+	return PASS;
 }
 
 int check_trace(struct examine *x)
@@ -330,12 +363,12 @@ int check_run(struct examine *x)
 	if (oracle_run(x->j, &x->oracle, &x->fail) ||
 	    inputs(x, SEED_B, "plain") || take(x, 1, "native", &x->want[1]) ||
 	    inputs(x, SEED_A, "plain") || take(x, 1, "native", &x->want[0]))
-		return failed(x, CHECK_EAGER);
+		return failed(x, CHECK_FINITE);
 	rc = take(x, 2, "native", &x->got);
 	if (!rc)
 		rc = compare_shots(x, &x->got, &x->want[0], NULL, &c);
 	if (rc)
-		return failed(x, CHECK_EAGER);
+		return failed(x, CHECK_FINITE);
 	rc = check_finite(x, &c);
 	if (rc == PASS || x->o->exhaustive)
 		rc |= check_random(x, &c);

@@ -21,7 +21,7 @@
 #include "synth/room.h"
 
 #define SLICE_NS 1000000000	/* alone on the device, where others wait */
-#define TASK_CUDA 20		/* seconds; it holds up everybody */
+#define TASK_CUDA 10		/* seconds; it holds up everybody */
 #define CLOSE_SECONDS 10
 #define TOLD_S 0.1		/* on the device for nothing */
 #define JOBS_MAX 16

@@ -7,10 +7,12 @@
 #define CA_SYNTH_EXAMINE_H
 
 #include "synth/filter.h"
+#include "synth/room.h"
 #include "synth/shot.h"
 #include "synth/task.h"
 
 struct examine {
+	struct admission *rooms;
 	const struct filter_opts *o;
 	unsigned wanted;	/* checks, as bits */
 	struct judge *j;
@@ -29,6 +31,7 @@ struct examine {
 	double spent[FILTER_CHECKS];	/* seconds, by the check that begins
 					 * what is done together */
 	double waited;		/* of them: for the device */
+	double admitted;	/* bytes of the GPU's memory */
 	enum device_hold held;
 	int64_t since;		/* when that lease was taken */
 };

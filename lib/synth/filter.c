@@ -33,6 +33,7 @@ struct filter {
 	pthread_key_t key;
 	pthread_mutex_t lock;
 	struct own_judge *all;
+	struct admission rooms;
 };
 
 void filter_defaults(struct filter_opts *o)
@@ -75,6 +76,7 @@ struct filter *filter_open(const struct filter_opts *o, struct err *e)
 		return NULL;
 	}
 	pthread_mutex_init(&f->lock, NULL);
+	admission_init(&f->rooms);
 	f->o = *o;
 	judge_defaults(&f->judge);
 	f->judge.device = o->device;
@@ -106,6 +108,7 @@ void filter_close(struct filter *f)
 	}
 	pthread_key_delete(f->key);
 	pthread_mutex_destroy(&f->lock);
+	admission_release(&f->rooms);
 	free(f);
 }
 
@@ -223,8 +226,13 @@ static void attempt(struct examine *x, int alone)
 	}
 	jw_end_obj(&x->w);
 	oracle_stop(x->j, &x->oracle);
-	x->j->dev->ops->unlease(x->j->dev);
 	shots_release(x);
+	/* Whose memory somebody waits for ends before that. */
+	if (x->admitted || x->oom || alone)
+		ahead_settle(x->j);
+	x->j->dev->ops->unlease(x->j->dev);
+	admission_leave(x->rooms, x->admitted);
+	x->admitted = 0;
 	room_leave(&room);
 }
 
@@ -364,6 +372,7 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 
 	if (!x)
 		return err_set(e, CA_SOFTWARE, "out of memory");
+	x->rooms = &f->rooms;
 	x->o = &f->o;
 	x->wanted = f->wanted;
 	task_read(r, &x->t);

@@ -5,11 +5,16 @@
 #include "synth/room.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/io.h"
+#include "base/sig.h"
 #include "cu/lease.h"
 
 #define BYTES ((int64_t)512 << 20)
+#define LOOK_NS 100000000	/* how often a wait looks for signals */
 #define BYTES_CUDA ((int64_t)3500 << 20)
 
 int64_t room_bytes(const struct judge *j, int64_t asked)
@@ -35,4 +40,71 @@ void room_leave(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+}
+
+double room_total(const struct judge *j)
+{
+	return judge_on_cuda(j) ? device_cuda_total(j->dev) : 0;
+}
+
+void admission_init(struct admission *a)
+{
+	memset(a, 0, sizeof(*a));
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->changed, NULL);
+}
+
+void admission_release(struct admission *a)
+{
+	pthread_mutex_destroy(&a->lock);
+	pthread_cond_destroy(&a->changed);
+}
+
+/* Waits a little for a change.  Called with the lock. */
+static int wait_more(struct admission *a, int64_t end, struct err *e)
+{
+	struct timespec at;
+
+	if (sig_caught())
+		return err_set(e, CA_TEMPFAIL, "interrupted");
+	if (now_ns() > end)
+		return err_set(e, CA_UNAVAILABLE, "there was no room for the "
+			       "task in the GPU's memory in time");
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_nsec += LOOK_NS;
+	at.tv_sec += at.tv_nsec / 1000000000;
+	at.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&a->changed, &a->lock, &at);
+	return 0;
+}
+
+int admission_enter(struct admission *a, double bytes, double most,
+		    double seconds, struct err *e)
+{
+	int64_t end = deadline_in(seconds);
+	uint64_t mine;
+	int rc = 0;
+
+	pthread_mutex_lock(&a->lock);
+	mine = a->next++;
+	while (!rc && (a->turn != mine ||
+		       (a->used > 0 && a->used + bytes > most)))
+		rc = wait_more(a, end, e);
+	/* Who gives up lets the next one by, in its turn. */
+	while (a->turn != mine)
+		pthread_cond_wait(&a->changed, &a->lock);
+	a->turn++;
+	if (!rc)
+		a->used += bytes;
+	pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+void admission_leave(struct admission *a, double bytes)
+{
+	pthread_mutex_lock(&a->lock);
+	a->used -= bytes;
+	pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
 }

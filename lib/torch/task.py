@@ -4,6 +4,7 @@
 Beyond the oracle's requests:
   {"op":"graph"}              the graph under fake tensors: {"hash", "nodes", "ops"}
   {"op":"eager","seed":"N"}   a call that is recorded: {"ops", "modified", "writes"}
+  {"op":"rest"}               gives memory back that others may need
   {"op":"clock","budget":S}   more of them, timed: {"us":[...], "peak"}
   {"op":"compile"}            torch.compile, up to where what it made would run
   {"op":"compiled","budget":S}  after an expect of precision "compiled": {"us":[...]}
@@ -238,6 +239,11 @@ class Task(oracle.Oracle):
                               "modified": self.modified & oracle.MODIFIED_INPUTS})
 
     modified = 0
+
+    def do_rest(self, req):
+        """Before it waits: what it is not using may be what others wait for."""
+        torch.cuda.empty_cache()
+        return self.describe({})
 
     def do_clock(self, req):
         self.phase = PHASE_FORWARD

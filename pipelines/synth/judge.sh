@@ -5,7 +5,7 @@
 
 filter_some() { # reads records
 	# shellcheck disable=SC2086 # words
-	eval "\"$bin/ca-filter\" $device $words" || [ $? = 75 ]
+	eval "\"$bin/ca-filter\" $device -j $ahead $words" || [ $? = 75 ]
 }
 
 take() { # of how many: appends records as they come
@@ -26,11 +26,16 @@ filter_round() { # option...
 	timed filter filter_all
 }
 
+# Where one program works side by side, it gets all.
 filter_all() {
 	local n
 	n=$(lines "$out/todo")
-	parallel --will-cite -k --pipe -N 1 -j "$jobs" --halt now,fail=1 filter_some \
-		<"$out/todo" | take "$n"
+	if [ "$beside" = 1 ]; then
+		filter_some <"$out/todo" | take "$n"
+	else
+		parallel --will-cite -k --pipe -N 1 -j "$beside" --halt now,fail=1 filter_some \
+			<"$out/todo" | take "$n"
+	fi
 }
 
 # Looks for repeats in all there is, and counts.

@@ -63,6 +63,11 @@ reasons() {
 		task mutation 'x.mul_(2); return x + y'
 		task finite 'return (x - 100).sqrt() * y'
 		task empty 'return x[:0] + y[:0]'
+		task grows 'return x + y' 'torch.ones(shapes()), torch.ones(4)' pass \
+'import itertools
+count = itertools.count()
+def shapes():
+    return (4 + next(count) // 3 * 4, 4)'
 		task random 'return x + torch.rand_like(y)'
 		task zeros 'return torch.relu(x - 100) * y'
 		task constant 'return torch.tanh(x + 100) + 0 * y'
@@ -86,6 +91,7 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 	mutation mutation
 	finite finite
 	empty finite
+	grows finite
 	random random
 	zeros trivial
 	constant trivial
