@@ -236,6 +236,16 @@ static int speaks(const char *p, size_t n)
 	return 0;
 }
 
+/* Of a line how much says what is wrong: not what the compiler would propose,
+ * nor that a module is defined twice, which is the candidate's doing. */
+static size_t blaming(const char *p, size_t n)
+{
+	const char *hint = find(p, n, "; did you mean");
+
+	return find(p, n, "redefinition of 'void catorch_fill_") ? 0 :
+	       hint ? (size_t)(hint - p) : n;
+}
+
 int log_blames_torch(const char *text, size_t len)
 {
 	static const char *const name[] = {
@@ -250,7 +260,7 @@ int log_blames_torch(const char *text, size_t len)
 	for (; p < end; p = nl + 1) {
 		nl = memchr(p, '\n', (size_t)(end - p));
 		nl = nl ? nl : end;
-		n = (size_t)(nl - p);
+		n = blaming(p, (size_t)(nl - p));
 		for (i = 0; speaks(p, n) && i < sizeof(name) / sizeof(*name);
 		     i++)
 			if (find(p, n, name[i]))

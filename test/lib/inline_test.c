@@ -180,6 +180,8 @@ static void blame(void **state)
 		"a.cu(7): error: namespace \"at\" has no member \"hypot\"",
 		"a.cpp:1:9: fatal error: ATen/cuda/Atomic.cuh: No such file",
 		"x.cpp:3:4: error: 'foo' is not a member of 'at'",
+		("x.cpp:3:4: error: 'foo' is not a member of 'torch'; did you "
+		 "mean 'food'?"),
 		("a.cu(9): error: no operator \"+\" matches these operands\n"
 		 "            operand types are: at::Tensor + at::Tensor"),
 		("a.cu(2): error: identifier \"AT_DISPATCH_ALL_TYPES_AND4\" is "
@@ -190,6 +192,10 @@ static void blame(void **state)
 		("a.cpp:2:1: error: expected ';' before '}' token\n"
 		 "    2 | torch::Tensor f() { return x }\n"),
 		"torch::Tensor is fine", "",
+		("m.cpp:4:9: error: 'forward' was not declared in this scope; "
+		 "did you mean 'std::forward'?"),
+		("m.cpp:9:1: error: redefinition of "
+		 "'void catorch_fill_x(pybind11::module_&)'"),
 	};
 	size_t i;
 
