@@ -321,6 +321,16 @@ static int make_room(struct out *o, const char *dir, struct err *e)
 	return mkdir_p(o->dir, 0755, e);
 }
 
+int ckpt_try(const char *dir, struct err *e)
+{
+	struct out o = { .list = STR_INIT, .fd = -1 };
+
+	if (make_room(&o, dir, e))
+		return -1;
+	return rmdir(o.dir) ? err_sys(e, CA_CANTCREAT, "cannot remove '%s'",
+				      o.dir) : 0;
+}
+
 /* What makes it a model. */
 static int write_model(struct out *o, struct train *t, const char *from,
 		       struct err *e)

@@ -33,6 +33,10 @@ int ckpt_publish(struct train *t, const char *dir, const char *from,
 		 struct err *e);
 int ckpt_share_weights(struct train *t, struct err *e);
 
+/* Makes the folders above `dir`, and sees whether ckpt_save can write there:
+ * CA_CANTCREAT. */
+int ckpt_try(const char *dir, struct err *e);
+
 /* Checks the manifest: CA_DATAERR names a file that is missing or not what
  * was written, or says that another version wrote it. */
 int ckpt_verify(const char *dir, struct err *e);

@@ -164,8 +164,10 @@ int epochs_run(struct epochs *p, struct err *e)
 	if (say_data(p, e))
 		return -1;
 	if (r->data.n == p->nheld)
-		return err_set(e, CA_DATAERR, "no trajectory of %llu can be "
-			       "used", (unsigned long long)r->data.seen);
+		return err_set(e, CA_DATAERR, "no trajectory of %llu %s",
+			       (unsigned long long)r->data.seen, p->nheld ?
+			       "is left: all that can be used are held out" :
+			       "can be used");
 	if (open_model(p, e))
 		return -1;
 	if (r->o->dry_run)

@@ -411,7 +411,7 @@ static int finish(struct ppo *p, struct err *e)
 		     "for next time", (unsigned long long)p->in_batch,
 		     (long long)r->o->batch);
 	if (!p->updates && !p->done && !stage_interrupted() &&
-	    r->data.seen && !p->in_batch)
+	    !p->in_batch && (r->data.seen || !r->state.lines))
 		return err_set(e, CA_DATAERR, "no trajectory of %llu can be "
 			       "used", (unsigned long long)r->data.seen);
 	/* What was not saved yet: updates between two of --save-every. */

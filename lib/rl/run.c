@@ -8,7 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nn/ckpt.h"
 #include "rec/stage.h"
+
+/* Better said now than after the first updates. */
+static int check_places(const struct rl_opts *o, struct err *e)
+{
+	return ckpt_try(o->out, e) ||
+	       (o->publish && ckpt_try(o->publish, e)) ? -1 : 0;
+}
 
 /* Without --resume nothing of an earlier run is touched. */
 static int find(struct run *r, const char *dir, const char *other,
@@ -32,6 +40,7 @@ int run_begin(struct run *r, const char *folder, const char *dir,
 	r->batch = opts_batch(r->o);
 	if (find(r, dir, other, e) ||
 	    text_open(&r->text, folder, e) ||
+	    (!r->o->dry_run && check_places(r->o, e)) ||
 	    ranks_start(&r->ranks, (int)r->o->ranks, e))
 		return -1;
 	r->comm = ranks_comm(r->ranks);

@@ -209,6 +209,14 @@ drawn() { # how many, further options
 	try 65 ca-ppo --actor model --out y --ctx 64 --batch 16 foreign
 	[ "$(pick '."data/dropped/other_tokenizer"')" = 16 ]
 	said 'no trajectory of 16 can be used'
+	# Nor is anything else a trajectory.
+	for none in /dev/null task; do
+		echo '{"kind":"task","v":1,"id":"x","code":"y"}' >task
+		try 65 ca-ppo --actor model --out w --ctx 64 --batch 16 $none
+		said 'no trajectory of 0 can be used'
+	done
+	ppo --out z -v in task
+	said '17 in, 0 out, 0 failed, 1 of other kinds'
 }
 
 @test "a gradient that is not finite is skipped and named" {

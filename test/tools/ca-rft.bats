@@ -163,6 +163,14 @@ rft() {
 	rft --out tuned --steps 2 in
 	try 73 ca-rft --actor model --out tuned --ctx 64 in
 	said '--resume'
+	# What cannot be written is not found out after the first updates.
+	for out in /proc/x in/x "$(printf '%0300d' 0)"; do
+		try 73 ca-rft --actor model --out "$out" --ctx 64 --batch 4 in
+		said 'cannot '
+		[ ! -s out ]
+	done
+	try 73 ca-ppo --actor model --out x --publish in/x --ctx 64 --batch 4 in
+	[ ! -s out ]
 	python3 "$here/trajs.py" random 16 9 >other
 	try 78 ca-rft --actor model --out tuned --ctx 64 --batch 4 --steps 3 --resume other
 	said 'other data'
