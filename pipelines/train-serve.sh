@@ -3,20 +3,6 @@
 #
 # The server and rollouts of train.sh, which sources this.
 
-say() {
-	echo "train: $*" >&2
-}
-
-begin() {
-	command -v curl >/dev/null || {
-		say 'curl is needed'
-		exit 69
-	}
-	mkdir -p "$out"
-	log=$out/serve.log own='' trainer=''
-	trap leave EXIT
-}
-
 # Our server goes; another's does not stay asleep.
 leave() {
 	if [ -n "$trainer" ]; then

@@ -70,6 +70,8 @@ shift $(($# > 0))
 case $only in '' | warm | rft | vpretrain | ppo) ;; *) usage ;; esac
 # shellcheck disable=SC2034 # read by what follows
 more=("$@")
+# shellcheck source=pipelines/train-check.sh
+. "$here/train-check.sh"
 # shellcheck source=pipelines/train-serve.sh
 . "$here/train-serve.sh"
 # shellcheck source=pipelines/train-stages.sh

@@ -107,6 +107,25 @@ step() {
 	[ "$status" = 64 ]
 }
 
+@test "what is wrong is said before anything is rolled out" {
+	wrong() { # status, what is said, options
+		status=0
+		CA_BIN=$bin "$root/pipelines/train.sh" -m model "${@:3}" >out 2>err || status=$?
+		cat err
+		[ "$status" = "$1" ] && grep -qF -e "$2" err && [ ! -e run/data ]
+	}
+	wrong 64 'train.sh -m MODEL' -o run -r two four
+	wrong 64 'train.sh -m MODEL' -o run -V four -v 0 four
+	wrong 66 "cannot open 'none'" -o run four none
+	wrong 66 "cannot open 'none'" -o run -V none four
+	wrong 66 "cannot open 'none'" -o run -x none four
+	wrong 64 "'--nothing'" -o run -t '--nothing' four
+	wrong 64 "'--lr'" -o run -Q '--lr fast' four
+	wrong 64 "'--nothing'" -o run four -- --nothing
+	wrong 69 "no server answers at 'http://127.0.0.1:1/v1'" -o run -e http://127.0.0.1:1/v1 four
+	wrong 73 'annot create' -o /proc/x four
+}
+
 @test "demo-learn: tasks with a teacher that solves them, and a table of gains" {
 	learn=$root/pipelines/learn
 	jq -nc -f "$learn/tasks.jq" >family
