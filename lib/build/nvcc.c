@@ -89,8 +89,8 @@ static int dry_command(const struct plan_unit *u, char dir[64],
 		       struct plan_unit *dry)
 {
 	static const char *const begin[] = {
-		"/bin/sh", "-c", "\"$@\" 2>&1 | sed -n 's,^#[$] ,,p' "
-		">../out/0/object.o", "nvcc", NULL
+		"/bin/sh", "-c", ("\"$@\" 2>&1 | sed -n 's,^#[$] ,,p' "
+				  ">../out/0/object.o"), "nvcc", NULL
 	};
 	const char *out = NULL, *slash;
 	size_t n = 0, i;
