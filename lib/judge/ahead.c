@@ -375,6 +375,12 @@ void ahead_provide(struct judge *j)
 	close(gate[0]);
 }
 
+int ahead_unpark(struct judge *j)
+{
+	return j->host && torch_is_shared(j->host) && ahead_parks(j) &&
+	       torch_unpark(j->host, NULL) > 0;
+}
+
 static int is_any_ready(const struct judge *j)
 {
 	for (size_t i = 0; i < AHEAD_MAX; i++)

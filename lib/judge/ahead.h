@@ -56,6 +56,10 @@ void ahead_settle(struct judge *j);
  * for them. */
 void ahead_provide(struct judge *j);
 
+/* Where memory of the device is short: ends all that hosts keep ready.  Whether
+ * there were any. */
+int ahead_unpark(struct judge *j);
+
 /* Then, no lease held: on CUDA ends those that wait, whose
  * contexts' end may not disturb somebody's clock. */
 void ahead_dismiss(struct judge *j);

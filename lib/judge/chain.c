@@ -190,7 +190,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	int before = 0, during = 0;
+	int before = 0, during = 0, unparked = 0;
 
 	while (before < BEFORE_MAX && during < DURING_MAX) {
 		j->loaded = j->unleased = 0;
@@ -203,6 +203,13 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		if (j->undead && f->status == ST_OK)
 			fail_set(f, ST_INFRA_ERROR, 0, "a process could "
 				 "not be ended");
+		/* Those who are kept ready are nobody's lack of memory. */
+		if ((f->status == ST_OOM || f->oom) && !unparked &&
+		    !j->undead && ahead_unpark(j)) {
+			ahead_settle(j);
+			unparked = 1;
+			continue;
+		}
 		if (!f->fault)
 			return j->undead ? recover(j, f, e) : 0;
 		if (j->loaded && !f->apart)

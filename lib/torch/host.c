@@ -637,6 +637,24 @@ int torch_hold(struct torch_host *h, const int *fds, size_t nfds,
 	return packet_send(h->fd, req, strlen(req), fds, nfds, e);
 }
 
+int torch_unpark(struct torch_host *h, struct err *e)
+{
+	struct str req = STR_INIT;
+	struct json *answer = NULL;
+	uint64_t id = ++h->next;
+	int rc = -1;
+
+	if (h->fd < 0 || !h->shared)
+		return err_set(e, CA_UNAVAILABLE, "there is no shared host");
+	str_addf(&req, "{\"id\":\"%llu\",\"op\":\"unpark\"}",
+		 (unsigned long long)id);
+	if (!ask(h, &req, id, &answer, e))
+		rc = (int)json_get_int(answer, "ended", 0);
+	json_free(answer);
+	str_release(&req);
+	return rc;
+}
+
 int torch_prepare(struct torch_host *h, const char *role, struct err *e)
 {
 	struct str req = STR_INIT;

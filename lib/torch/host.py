@@ -379,9 +379,21 @@ class Host:
         age = min(PARKED_SECONDS, self.door.idle)
         for parked in list(self.parked):
             if time.monotonic() - parked.since > age:
-                os.kill(self.children[parked.pidfd][0], SIGKILL)
-                self.parked.remove(parked)      # nobody is to get it now
-                parked.close()
+                self.discard(parked)
+
+    def discard(self, parked):
+        os.kill(self.children[parked.pidfd][0], SIGKILL)
+        self.parked.remove(parked)      # nobody is to get it now
+        parked.close()
+
+    def unpark(self, req, client):
+        """All of them end, for one who lacks the memory that they hold."""
+        ending = [parked.pidfd for parked in self.parked]
+        for parked in list(self.parked):
+            self.discard(parked)
+        for pidfd in ending:
+            self.reap(pidfd)
+        self.send(client, {"id": req["id"], "ended": len(ending)})
 
     def check_parking(self, req, fds):
         if not self.door or compiles(req) or not 3 <= len(fds) <= 4:
@@ -428,6 +440,8 @@ class Host:
             self.later.append((req["role"], req["id"], client))
         elif self.door and req["op"] == "hold":
             client.hold(fds)
+        elif self.door and req["op"] == "unpark":
+            self.unpark(req, client)
         elif self.door and req["op"] in ("status", "leave"):
             if req["op"] == "leave":
                 self.leave()

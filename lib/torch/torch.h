@@ -121,6 +121,10 @@ void torch_move(struct torch_host *h, struct torch_child *to,
 int torch_park(struct torch_host *h, const struct torch_spawn *s,
 	       int registration, int kept, struct err *e);
 
+/* Has a shared host end all that are parked, and waits.  How many there were;
+ * -1: nobody knows. */
+int torch_unpark(struct torch_host *h, struct err *e);
+
 /*
  * Has a shared host keep descriptors open (at most 8) until
  * this process and all its children have ended, for which the host waits in

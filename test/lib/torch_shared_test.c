@@ -303,6 +303,32 @@ static void parked_ones_expire(void **state)
 	close(held[0]);
 }
 
+/* Who lacks memory has them all end. */
+static void parked_ones_give_way(void **state)
+{
+	struct torch_host *a = get();
+	struct err e = ERR_INIT;
+	int held[2], gate[2];
+
+	(void)state;
+	if (!a)
+		skip();
+	assert_int_equal(torch_unpark(a, &e), 0);
+	assert_int_equal(pipe(held), 0);
+	assert_int_equal(pipe(gate), 0);
+	park(a, "calib", held[1], gate[0], 4096, NULL);
+	park(a, "eager", held[1], gate[0], 4096, NULL);
+	close(held[1]);
+	close(gate[0]);
+	await_children(2);
+	assert_int_equal(torch_unpark(a, &e), 2);
+	assert_int_equal(wait_readable(held[0], deadline_in(0), NULL), 1);
+	assert_int_equal(hosts().children, 0);
+	torch_close(a);
+	close(gate[1]);
+	close(held[0]);
+}
+
 /* Waits until a lock can be had (1) or not (0). */
 static void await_lock(int fd, int free)
 {
@@ -760,6 +786,7 @@ int main(void)
 		cmocka_unit_test(serves_several),
 		cmocka_unit_test(parks_children),
 		cmocka_unit_test(parked_ones_expire),
+		cmocka_unit_test(parked_ones_give_way),
 		cmocka_unit_test(parked_ones_wait_for_the_lease),
 		cmocka_unit_test(holds_for_those_that_end),
 		cmocka_unit_test(hides_from_children),
