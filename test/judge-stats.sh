@@ -18,7 +18,10 @@ while getopts p:n: o; do
 	case $o in
 	p) parts=$OPTARG ;;
 	n) runs=$OPTARG ;;
-	*) exit 64 ;;
+	*)
+		sed -n '4s/^# /usage: /p' "$0" >&2
+		exit 64
+		;;
 	esac
 done
 shift $((OPTIND - 1))

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -113,6 +114,8 @@ static int run(char **argv, struct child_result *r, struct err *e)
 	c.env = listed(&a, &env);
 	if (gpu && !glob("/dev/nvidia[0-9]*", 0, NULL, &cards))
 		c.dev = (const char *const *)cards.gl_pathv;
+	if (dir && access(dir, F_OK))
+		return err_sys(e, CA_CONFIG, "cannot find '%s'", dir);
 	if (timeout > 0)
 		o.deadline = deadline_in(timeout);
 	rc = jail_run(&c, &o, r, e);
@@ -146,6 +149,10 @@ int main(int argc, char **argv)
 	struct common common;
 	int at = opt_parse(&tool, argc, argv, &common), rc;
 
+	for (size_t i = 0; i < env.n; i++)
+		if (!strchr(env.item[i], '=') || *env.item[i] == '=')
+			die(CA_USAGE, "--env '%s' is no name=value",
+			    env.item[i]);
 	if (!probe && at == argc)
 		die(CA_USAGE, "no command");
 	if (probe && at < argc)

@@ -153,7 +153,9 @@ static int check_launchers(struct job *j, const struct str *object,
 		return err_set(e, bad.code, "%s", bad.msg);
 	else
 		why = arena_strdup(&j->a, bad.msg);
-	if (why)
+	if (why && why == l->passed)
+		fail(j, ST_COMPILE_ERROR, l->passed_file, l->passed_line, why);
+	else if (why)
 		fail(j, ST_COMPILE_ERROR, NULL, 0, why);
 	return 0;
 }

@@ -439,10 +439,12 @@ static void consider(struct finder *f, const struct decl *d)
 	if (!ends_with(d->file, ".c") || d->global ||
 	    (f->caller && form_python_calls(f->caller, d->name)))
 		report(f, d, why);
-	else if (!f->out->passed)
-		f->out->passed = arena_printf(f->a, "no launcher: %s, line "
-					      "%u: %s", d->file, d->line,
+	else if (!f->out->passed) {
+		f->out->passed = arena_printf(f->a, "no launcher: %s",
 					      why ? why : "out of memory");
+		f->out->passed_file = d->file;
+		f->out->passed_line = d->line;
+	}
 }
 
 int launch_find(const struct decls *d, const char *caller, struct arena *a,

@@ -36,8 +36,10 @@ struct launch_set {
 	/* the first that cannot be expressed; "" when all can */
 	const char *error, *error_file;
 	unsigned error_line;
-	const char *passed;	/* what kept the first function of a .c file
-				 * from being a launcher; NULL: nothing */
+	/* what kept the first function of a .c file from being a launcher;
+	 * NULL: nothing */
+	const char *passed, *passed_file;
+	unsigned passed_line;
 };
 
 /*

@@ -55,6 +55,17 @@ int source_allowed(const char *path)
 	       (has_ext(s, compiled_ext, 4) || has_ext(s, header_ext, 3));
 }
 
+int source_meant(const char *path)
+{
+	static const char *const near[] = { ".cxx", ".c++", ".C", ".hh",
+					    ".hxx", ".CU" };
+
+	return source_allowed(path) || strcmp(path, "kernels") == 0 ||
+	       (starts_with(path, "kernels/") &&
+		(has_ext(path, compiled_ext, 4) ||
+		 has_ext(path, header_ext, 3) || has_ext(path, near, 6)));
+}
+
 int source_compiled(const char *path)
 {
 	if (strcmp(path, "binding.cpp") == 0)

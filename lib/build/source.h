@@ -36,6 +36,10 @@ struct source_tree {
  */
 int source_allowed(const char *path);
 
+/* Whether somebody who looks at its name takes it for one: also a file below
+ * kernels/ of another spelling, and kernels/ itself. */
+int source_meant(const char *path);
+
 /* Whether the file is compiled by itself: C, C++ or CUDA, not a header, and
  * directly in kernels/ (or binding.cpp). */
 int source_compiled(const char *path);

@@ -38,7 +38,7 @@ struct reader {
 static void skip(struct reader *rd, const char *path, const char *why)
 {
 	if (rd->note)
-		rd->note(rd->ctx, path, why, source_allowed(path));
+		rd->note(rd->ctx, path, why, source_meant(path));
 }
 
 /* 0, or -1 naming the place of the first byte that is no text. */
@@ -158,7 +158,9 @@ static int entry(struct reader *rd, int fd, const char *name,
 	else if (source_allowed(path))
 		rc = add_file(rd, fd, name, path, e);
 	else if (!is_junk(name))
-		skip(rd, path, "not a source file");
+		skip(rd, path, source_meant(path) ?
+		     "no name of a source file that is taken" :
+		     "not a source file");
 	free(path);
 	return rc;
 }

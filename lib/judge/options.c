@@ -188,6 +188,16 @@ int judging_wants(void *ctx, enum rec_kind k)
 	return k == REC_CANDIDATE;
 }
 
+/* A candidate's words: whatever lines they have, they stay below its name. */
+static void add_words(struct str *out, const char *text)
+{
+	for (; *text; text++) {
+		str_addc(out, *text);
+		if (*text == '\n' && text[1])
+			str_adds(out, "    ");
+	}
+}
+
 static void explain_build(const struct json *b, struct str *out)
 {
 	const struct json *er = json_get(b, "error");
@@ -199,9 +209,14 @@ static void explain_build(const struct json *b, struct str *out)
 			 (long long)json_get_int(er, "line", 0));
 	else
 		str_adds(out, "  ");
-	str_addf(out, "%s\n", json_get_str(er, "message", "no message"));
-	if (log && *log)
-		str_addf(out, "%s%s", log, ends_with(log, "\n") ? "" : "\n");
+	add_words(out, json_get_str(er, "message", "no message"));
+	str_addc(out, '\n');
+	if (log && *log) {
+		str_adds(out, "    ");
+		add_words(out, log);
+		if (!ends_with(log, "\n"))
+			str_addc(out, '\n');
+	}
 }
 
 /* A number as records have it: also "nan", "inf", "-inf", [re, im]; null is
@@ -304,11 +319,14 @@ static void explain(const struct rec *r, struct str *out)
 			 status_meaning(status_parse(st)));
 	else
 		str_adds(out, ": not judged\n");
-	if (strcmp(built, "ok"))
+	if (strcmp(built, "ok")) {
 		explain_build(b, out);
-	else if (strcmp(st, "ok"))
-		str_addf(out, "  %s%s%s%s\n", *phase ? "in " : "", phase,
-			 *phase ? ": " : "", json_get_str(v, "text", ""));
+	} else if (strcmp(st, "ok")) {
+		str_addf(out, "  %s%s%s", *phase ? "in " : "", phase,
+			 *phase ? ": " : "");
+		add_words(out, json_get_str(v, "text", ""));
+		str_addc(out, '\n');
+	}
 	t = json_first(json_get(v, "tensors"));
 	for (; t; t = json_next(t))
 		if (!strcmp(st, "ok") || compared(t))

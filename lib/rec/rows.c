@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/path.h"
 #include "rec/json.h"
+#include "rec/scan.h"
 
 #define PARQUET_SECONDS 120
 #define CHUNK ((size_t)1 << 16)
@@ -32,17 +33,18 @@ static int open_input(const char *path, struct err *e)
 /* Everything up to the end of file. */
 static int slurp(int fd, const char *path, struct str *s, struct err *e)
 {
+	struct err why = ERR_INIT;
 	char buf[CHUNK];
 	ssize_t n;
 
-	while ((n = read_full(fd, buf, sizeof(buf), e)) > 0) {
+	while ((n = read_full(fd, buf, sizeof(buf), &why)) > 0) {
 		if (s->len + (size_t)n > JSON_MAX_FILE)
 			return err_set(e, CA_DATAERR, "'%s' is longer than "
 				       "%zu bytes", path, JSON_MAX_FILE);
 		if (str_add(s, buf, (size_t)n))
 			return err_set(e, CA_SOFTWARE, "out of memory");
 	}
-	return n < 0 ? -1 : 0;
+	return n < 0 ? err_set(e, why.code, "'%s': %s", path, why.msg) : 0;
 }
 
 static void add_line(struct str *out, const struct json *row)
@@ -74,6 +76,65 @@ static void add_rows(struct str *out, const struct json *j)
 		}
 	if (!arrays)
 		add_line(out, j);
+}
+
+/* The end of an array's element, good or bad: its comma or bracket. */
+static const char *row_end(const char *p, const char *end)
+{
+	size_t depth = 0;
+	int quoted = 0;
+
+	for (; p < end; p++) {
+		if (quoted) {
+			if (*p == '\\')
+				p += p + 1 < end;
+			else if (*p == '"')
+				quoted = 0;
+		} else if (*p == '"') {
+			quoted = 1;
+		} else if (*p == '{' || *p == '[') {
+			depth++;
+		} else if (depth ? *p == '}' || *p == ']' :
+			   *p == ',' || *p == ']') {
+			if (!depth)
+				break;
+			depth--;
+		}
+	}
+	return p;
+}
+
+/* What is no JSON becomes a line as it came, for whoever reads it to answer. */
+static void add_text(struct str *out, const char *p, const char *end)
+{
+	struct json *j = json_parse(p, (size_t)(end - p), JSON_MAX_FILE, NULL,
+				    NULL);
+
+	if (j) {
+		add_line(out, j);
+	} else {
+		for (; p < end; p++)
+			str_addc(out, *p == '\n' ? ' ' : *p);
+		str_addc(out, '\n');
+	}
+	json_free(j);
+}
+
+/* The rows of an array that is not all JSON, p behind its bracket; one that is
+ * not ended, and what follows its end, is a bad line more. */
+static void salvage(struct str *out, const char *p, const char *end)
+{
+	const char *to;
+
+	for (p = scan_space(p, end); p < end && *p != ']';
+	     p = scan_space(to + (to < end && *to == ','), end)) {
+		to = row_end(p, end);
+		add_text(out, p, to);
+	}
+	if (p == end)
+		add_text(out, "[", &"["[1]);
+	else if ((p = scan_space(p + 1, end)) < end)
+		add_text(out, p, end);
 }
 
 static int is_parquet(const struct str *s)
@@ -119,11 +180,13 @@ static int convert(const struct str *s, const char *path, struct str *out,
 	if (s->buf[skip] != '{' && s->buf[skip] != '[')
 		return err_set(e, CA_DATAERR, "'%s' holds no rows: neither "
 			       "JSON nor Parquet", path);
-	j = json_parse(s->buf, s->len, JSON_MAX_FILE, NULL,
-		       s->buf[skip] == '[' ? e : NULL);
-	if (!j)
-		return s->buf[skip] == '[' ? err_wrap(e, "'%s'", path) : 1;
-	add_rows(out, j);
+	j = json_parse(s->buf, s->len, JSON_MAX_FILE, NULL, NULL);
+	if (!j && s->buf[skip] == '{')
+		return 1;
+	if (j)
+		add_rows(out, j);
+	else
+		salvage(out, s->buf + skip + 1, s->buf + s->len);
 	json_free(j);
 	return out->failed ? err_set(e, CA_SOFTWARE, "out of memory") : 0;
 }

@@ -10,9 +10,10 @@
 
 /*
  * Opens a file ("-": stdin) and gives a descriptor from which its rows can be
- * read, one a line.  Arrays are read whole (at most JSON_MAX_FILE bytes); what
- * begins with '{' and is not one JSON value is passed on line by line as it
- * came, so that each bad line can be answered.  A row that is no object
+ * read, one a line.  Arrays are read whole (at most JSON_MAX_FILE bytes); an
+ * element that is no JSON, a missing end and what follows the end are lines as
+ * they came, and so is what begins with '{' and is not one JSON value, so that
+ * each of them can be answered.  A row that is no object
  * becomes a line that is none.  CA_NOINPUT; CA_DATAERR for a file that holds
  * no rows; CA_UNAVAILABLE for Parquet without a Python that reads it.
  */

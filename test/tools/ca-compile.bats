@@ -166,7 +166,8 @@ need_nvcc() {
 	[[ $(jq -r .build.error.message out) = no\ launcher* ]]
 	workdir bad x.c <<<'void f(float **x) { }'
 	build compile_error --device cpu bad
-	[[ $(jq -r .build.error.message out) = "no launcher: kernels/x.c, line 1: launcher 'f': parameter 1"* ]]
+	got kernels/x.c:1 '.build.error|"\(.file):\(.line)"'
+	[[ $(jq -r .build.error.message out) = "no launcher: launcher 'f': parameter 1"* ]]
 }
 
 @test "several files, the same stem, headers and included sources" {
@@ -300,6 +301,7 @@ need_nvcc() {
 	ln -s / odd/kernels/rootdir
 	printf '\177ELF' >odd/cuda_extension.so
 	printf '\0' >odd/kernels/x.o
+	touch "odd/kernels/my x.c" odd/kernels/größe.c odd/kernels/x.hh
 	"$compile" -v --device cpu odd >out 2>said
 	got ok .build.status
 	got kernels/x.c,model_new.py '.files|keys|join(",")'
@@ -307,9 +309,14 @@ need_nvcc() {
 	grep -q 'kernels/fifo.c: ignored: FIFO' said
 	grep -q 'cuda_extension.so: ignored' said
 	"$compile" --device cpu odd >out 2>said
-	[ "$(wc -l <said)" -eq 2 ]
+	[ "$(wc -l <said)" -eq 5 ]
 	grep -q 'kernels/link.c: ignored: symbolic link' said
 	grep -q 'kernels/fifo.c: ignored: FIFO' said
+	grep -q 'kernels/my x.c: ignored: no name of a source file that is taken' said
+	rm -r odd/kernels && ln -s / odd/kernels
+	"$compile" --device cpu odd >out 2>said
+	got no_source .build.status
+	grep -q 'odd/kernels: ignored: symbolic link' said
 }
 
 fails() { # exit code, text, arguments

@@ -274,3 +274,11 @@ need_root() {
 	[[ $output == *bwrap* ]]
 	[ ! -e "$dir/x" ]
 }
+
+@test "what cannot be is refused before anything runs" {
+	run "$jail" --env NOVALUE true
+	[ "$status" -eq 64 ]
+	run "$jail" --dir /nonexistent true
+	[ "$status" -eq 78 ]
+	[[ $output == *"'/nonexistent'"* ]]
+}

@@ -281,6 +281,20 @@ results() {
 	[ "$(jq -r .kind <<<"$output" | tr '\n' ' ')" = 'candidate error error error task ' ]
 	run "$bin/ca-compile" --device cpu --pairs /dev/null nowhere
 	[ "$status" -eq 66 ]
+	# a collection of which some is no JSON, or is missing: likewise
+	cat >rows <<-'END'
+		[{"ref_code": "x]\"", "custom_code": null}, {"ref_code": "x", "custom_code": "a\u0000"},
+		 {"ref_code": "y",
+		  "custom_code": null}, {"ref_code": "\ud800", "custom_code": null},
+	END
+	run "$bin/ca-compile" --device cpu -q --pairs rows
+	[ "$status" -eq 65 ]
+	[ "$(jq -r .kind <<<"$output" | tr '\n' ' ')" = 'candidate error candidate error error ' ]
+	echo '{"ref_code": "z", "custom_code": null}] [1]' >>rows
+	run "$bin/ca-compile" --device cpu -q --pairs rows
+	[ "$(jq -r .kind <<<"$output" | tr '\n' ' ')" = 'candidate error candidate error candidate error ' ]
+	run "$bin/ca-compile" --device cpu --pairs .
+	[[ $output == *"'.': cannot read"* ]]
 	echo 'no rows' >text
 	run "$bin/ca-compile" --device cpu --pairs text
 	[ "$status" -eq 65 ]
