@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,10 @@
 
 static int quiet, verbose;
 static struct {
+	atomic_flag said;
 	int code;
 	char text[TEXT_MAX + 64];
-} last;				/* words, of die_within */
+} last = { .said = ATOMIC_FLAG_INIT };	/* words, of die_within */
 
 void warn_quiet(int on)
 {
@@ -111,7 +113,7 @@ void die_within(unsigned seconds, const struct err *e)
 {
 	const struct sigaction act = { .sa_handler = end_now };
 
-	if (last.code)
+	if (atomic_flag_test_and_set(&last.said))
 		return;
 	last.code = e->code ? e->code : CA_SOFTWARE;
 	snprintf(last.text, sizeof last.text, "%s: %s\n",

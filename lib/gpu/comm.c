@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ struct slot {				/* of one rank */
 	_Atomic uint64_t meeting;
 };
 
-struct blame {
+struct blame {				/* by one rank, once */
+	_Atomic int made;
 	int rank, code;
 	char why[sizeof ((struct err *)NULL)->msg];
 };
@@ -172,7 +174,7 @@ static void blame(struct comm *c, int rank, int code, const char *why)
 	struct blame *b = &c->s->blame[c->mine];
 	int none = 0;
 
-	if (atomic_load(&c->s->blamer))
+	if (atomic_load(&c->s->blamer) || atomic_exchange(&b->made, 1))
 		return;
 	b->rank = rank;
 	b->code = code;
@@ -200,8 +202,21 @@ int comm_failed(const struct comm *c)
 	return b ? b->rank : -1;
 }
 
+/* Whether a child has ended; while it is only watched, one that has done its
+ * work may. */
+static int ended(pid_t pid, enum comm_look how, int *status)
+{
+	siginfo_t i = { .si_pid = 0 };
+
+	if (how == COMM_WATCHING &&
+	    (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT) ||
+	     !i.si_pid || (i.si_code == CLD_EXITED && !i.si_status)))
+		return 0;
+	return waitpid(pid, status, WNOHANG) == pid;
+}
+
 /* Rank 0: what has become of its children. */
-static void reap(struct comm *c)
+static void reap(struct comm *c, enum comm_look how)
 {
 	char why[80];
 	int status;
@@ -209,7 +224,7 @@ static void reap(struct comm *c)
 	for (int i = 1; i < c->n && !c->mine; i++) {
 		pid_t pid = atomic_load(&c->s->slot[i].pid);
 
-		if (pid <= 0 || waitpid(pid, &status, WNOHANG) != pid)
+		if (pid <= 0 || !ended(pid, how, &status))
 			continue;
 		atomic_store(&c->s->slot[i].pid, 0);
 		snprintf(why, sizeof why, "it ended %s %d",
@@ -279,8 +294,8 @@ int comm_check(struct comm *c, enum comm_look how, struct err *e)
 	if (!c)
 		return 0;
 	if (!blamed(c))
-		reap(c);
-	if (how != COMM_GLANCE && !blamed(c))
+		reap(c, how);
+	if ((how == COMM_WAITING || how == COMM_FED) && !blamed(c))
 		look_for_hung(c, how);
 	b = blamed(c);
 	return b ? err_set(e, b->code, "rank %d: %s", b->rank, b->why) : 0;
