@@ -19,8 +19,8 @@
 #include "base/sig.h"
 #include "cu/lease.h"
 
-/* Between two looks: an eighth of what was waited, so that little is added. */
-#define RETRY_SHARE 8
+/* Between two looks: a part of what was waited, so that little is added. */
+#define RETRY_SHARE 16
 #define RETRY_LEAST 200000
 #define RETRY_MOST 20000000
 

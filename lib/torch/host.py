@@ -24,7 +24,8 @@ QUIET_MS = 50                   # a tool that starts has said by then what it wa
 PARKED_MAX = 8
 PARKED_LIKE = 2                 # of one kind
 PARKED_SECONDS = 60             # then they go
-LINGER_SECONDS = 30             # for a tool that has left to end
+GRACE_SECONDS = 2               # for children of a tool that has left to end by themselves
+LINGER_SECONDS = 30             # for the tool
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -208,6 +209,7 @@ class Host:
         self.children = {}      # pidfd -> (pid, job, client; None: parked)
         self.parked = []
         self.lingering = {}     # pidfd -> Client that has left, whose process may not have
+        self.left = []          # clients for whom something is held
         self.later = []         # what is prepared when nobody wants a child
         self.poll = select.poll()
         if door:
@@ -224,24 +226,30 @@ class Host:
             self.send(client, self.hello)
 
     def drop(self, client):
-        """The tool has left: its children end."""
+        """The tool has left: its children end.  Where we hold something until they have,
+        those that it killed, and those that see it gone, do so by themselves: to wait for
+        the end of a context would keep other tools waiting."""
         fd = client.channel.fileno()
         if fd < 0:
             return
         del self.clients[fd]
         self.poll.unregister(fd)
         client.channel.close()
-        for pid, _, owner in self.children.values():
-            if owner is client:
-                os.kill(pid, SIGKILL)
         if self.door and client.worked:
             self.door.since = time.monotonic()
         if client.held:
             client.since = time.monotonic()
+            self.left.append(client)
             self.lingering[client.pidfd] = client
             self.poll.register(client.pidfd, select.POLLIN)
         else:
+            self.kill_all(client)
             client.ended()
+
+    def kill_all(self, client):
+        for pid, _, owner in self.children.values():
+            if owner is client:
+                os.kill(pid, SIGKILL)
 
     def tool_ended(self, pidfd):
         client = self.lingering.pop(pidfd)
@@ -254,6 +262,17 @@ class Host:
         if client.channel.fileno() < 0 and client.pidfd < 0 and \
                 all(owner is not client for _, _, owner in self.children.values()):
             client.let_go()
+            if client in self.left:
+                self.left.remove(client)
+
+    def hurry(self):
+        """Those that should have ended by themselves."""
+        now = time.monotonic()
+        for client in list(self.left):
+            if now - client.since > GRACE_SECONDS:
+                self.kill_all(client)
+            if now - client.since > LINGER_SECONDS and client.pidfd in self.lingering:
+                self.tool_ended(client.pidfd)
 
     def send(self, client, value, fds=()):
         if client.channel.fileno() < 0:
@@ -495,7 +514,7 @@ class Host:
             return QUIET_MS
         if not self.door:
             return None
-        if self.clients or self.children or self.lingering:
+        if self.clients or self.children or self.left:
             return 1000
         return max(0, int((self.door.ends() - time.monotonic()) * 1000) + 1)
 
@@ -508,9 +527,6 @@ class Host:
         for client in list(self.clients.values()):
             if not client.known and now - client.since > self.door.greet_s:
                 self.drop(client)
-        for pidfd, client in list(self.lingering.items()):
-            if now - client.since > LINGER_SECONDS:
-                self.tool_ended(pidfd)
         if self.clients:
             return
         if self.leaving or now >= self.door.ends():
@@ -533,7 +549,7 @@ class Host:
 
     def run(self):
         while True:
-            if not self.clients and not self.lingering and (self.leaving or not self.door):
+            if not self.clients and not self.left and (self.leaving or not self.door):
                 return
             events = self.poll.poll(self.patience())
             for fd, _ in events:
@@ -542,6 +558,8 @@ class Host:
                 self.time_passed()
             if self.parked:
                 self.expire()
+            if self.left:
+                self.hurry()
 
     def end(self):
         for pid, _, _ in self.children.values():
