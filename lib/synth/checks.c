@@ -13,11 +13,14 @@
 
 #define SEED_A 0x7a5c0001u
 #define SEED_B 0x7a5c0002u
+#define SEED_C 0x7a5c1000u
 #define SEED_FORWARD 0x7a5cf000u
 #define SEED_WEIGHTS 0x7a5c5000u
 #define AXES 4
 #define INPUTS 4
 #define TIMES 64
+#define FEW_BYTES 1024		/* of results, of which there are more draws */
+#define DRAWS 4
 #define COPIES 11		/* that a task takes of its inputs' size, if its
 				 * result is as large: images, answers and what
 				 * they are made from */
@@ -586,6 +589,28 @@ static int accepts_weights(struct examine *x)
 	return rc < 0 ? -1 : yes;
 }
 
+/* Whether further inputs' results pass for one of the two in hand: of a few
+ * numbers, two draws may differ by chance. */
+static int accepts_others(struct examine *x)
+{
+	struct shot_cmp c;
+	int yes = 0;
+
+	if (x->oracle.expect_bytes > FEW_BYTES)
+		return 0;
+	for (uint64_t k = 0; k < DRAWS && !yes; k++) {
+		if (inputs(x, SEED_C + k, "plain") ||
+		    take(x, 1, "native", &x->got))
+			return -1;
+		for (int i = 0; i < 2; i++) {
+			if (compare_shots(x, &x->got, &x->want[i], NULL, &c))
+				return -1;
+			yes |= c.accepted;
+		}
+	}
+	return yes;
+}
+
 static void note(struct str *accepted, const char *name)
 {
 	str_addf(accepted, "%s%s", accepted->len ? " " : "", name);
@@ -604,7 +629,10 @@ static int try_answers(struct examine *x, struct str *accepted)
 	for (int k = 0; k < ANSWERS; k++)
 		if (!t[k].out)
 			note(accepted, t[k].precision);
-	if (c.accepted)
+	rc = c.accepted ? 1 : accepts_others(x);
+	if (rc < 0)
+		return -1;
+	if (rc)
 		note(accepted, "other_input");
 	rc = accepts_weights(x);
 	if (rc > 0)

@@ -50,8 +50,10 @@ OUT = (
 )
 # Those whose first two arguments torch's samples have the other way round.
 SWAPPED = r"^where$|polygamma$|^einsum$|\.embedding$"
-# Counts of few elements each, which another operator's last digits change by a whole.
-COUNTS = r"histc$|histogram$"
+# Steps: another operator's last digits change a count, an index or a bit of their results.
+JUMPS = (r"(^|\.)(histc|histogram|floor|ceil|round|trunc|fix|frac|sign|sgn|signbit|heaviside|"
+         r"floor_divide|remainder|fmod|arg(max|min|sort)|bucketize|searchsorted|eq|ne|ge|gt|le|lt|"
+         r"greater|greater_equal|less|less_equal|not_equal)$")
 # What the tensors of an operator stand for, by position.
 POSITIVE = (0.1, 3.0)
 USUAL = (
@@ -205,7 +207,7 @@ def piece_of(name, info, sample, signs):
              for i, t in enumerate(lit.tensors)]
     floats = [i for i, s in enumerate(specs) if pieces.is_float(s)]
     label = head[:-1].replace("{0}", "torch.Tensor")
-    chain = floats[0] if floats and not re.search(COUNTS, name) else None
+    chain = floats[0] if floats and not re.search(JUMPS, name) else None
     return {"name": label, "init": None, "call": call, "chain": chain, "inputs": specs}
 
 
