@@ -50,6 +50,8 @@ struct gen {
 	struct gpu_turn turn;
 	pthread_t thread;
 	int started;
+	void (*stepped)(void *ctx);	/* NULL: nobody asks */
+	void *stepped_ctx;
 	pthread_mutex_t ordering;	/* one order at a time */
 	/* Of what follows. */
 	pthread_mutex_t lock;
@@ -74,6 +76,12 @@ int gen_ctx(const struct gen *g)
 int gen_slots(const struct gen *g)
 {
 	return engine_opts(g->engine)->slots;
+}
+
+void gen_on_step(struct gen *g, void (*stepped)(void *ctx), void *ctx)
+{
+	g->stepped = stepped;
+	g->stepped_ctx = ctx;
 }
 
 void gen_get_stats(struct gen *g, struct gen_stats *s)
@@ -329,6 +337,8 @@ static void step(struct gen *g, struct gen_job **ended)
 	}
 	if (rc)
 		sched_forget(g->sched);
+	if (g->stepped)
+		g->stepped(g->stepped_ctx);
 	g->stats.steps++;
 	g->stats.busy_s += (double)(now_ns() - start) * 1e-9;
 }

@@ -77,6 +77,10 @@ struct gen_req {
 	struct gen_job *job;		/* gen's own */
 };
 
+/* Has `stepped` called as `more` is, once after the tokens of each step.  To be
+ * said before there is a request. */
+void gen_on_step(struct gen *g, void (*stepped)(void *ctx), void *ctx);
+
 /* Runs one request to its end.  -1 with `e` when the engine failed or the
  * request cannot be (CA_DATAERR).  Thread safe. */
 int gen_run(struct gen *g, struct gen_req *r, struct err *e);

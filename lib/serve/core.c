@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "serve/query.h"
@@ -66,37 +67,64 @@ static void end_lane(struct lane *l)
 	pthread_cond_destroy(&l->work);
 }
 
+/* Takes all that are ready, with their news: a list by told_next. */
+static struct query *take_ready(struct teller *t)
+{
+	struct query *first = t->ready;
+
+	for (struct query *q = first; q; q = q->ready_next) {
+		q->told_next = q->ready_next;
+		query_take_news(q);
+	}
+	t->ready = NULL;
+	t->last = &t->ready;
+	return first;
+}
+
 static void *tell(void *arg)
 {
-	struct core *c = arg;
-	struct query *q;
+	struct teller *t = arg;
+	struct core *c = t->c;
+	struct query *q, *next;
 
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
-		while (!c->ready && !c->closing)
-			pthread_cond_wait(&c->news, &c->lock);
-		q = c->ready;
+		while (!t->ready && !c->closing)
+			pthread_cond_wait(&t->news, &c->lock);
+		q = take_ready(t);
 		if (!q)
 			break;
-		c->ready = q->ready_next;
-		if (!c->ready)
-			c->ready_last = &c->ready;
-		query_take_news(q);
 		pthread_mutex_unlock(&c->lock);
-		query_tell(q);
+		for (; q; q = next) {
+			next = q->told_next;
+			query_tell(q);
+		}
 		pthread_mutex_lock(&c->lock);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
 
+static void init_tellers(struct core *c)
+{
+	c->ntellers = sysconf(_SC_NPROCESSORS_ONLN) >= CORE_BIG ?
+		      CORE_TELLERS : 1;
+	for (int i = 0; i < c->ntellers; i++) {
+		c->teller[i].c = c;
+		c->teller[i].last = &c->teller[i].ready;
+		pthread_cond_init(&c->teller[i].news, NULL);
+	}
+}
+
 static int start(struct core *c, struct err *e)
 {
 	if (start_lane(&c->prompts, 2, e) || start_lane(&c->orders, 1, e))
 		return -1;
-	if (pthread_create(&c->teller, NULL, tell, c))
-		return err_set(e, CA_SOFTWARE, "cannot start a thread");
-	c->telling = 1;
+	for (; c->telling < c->ntellers; c->telling++)
+		if (pthread_create(&c->teller[c->telling].thread, NULL, tell,
+				   &c->teller[c->telling]))
+			return err_set(e, CA_SOFTWARE, "cannot start a "
+				       "thread");
 	return 0;
 }
 
@@ -113,7 +141,6 @@ struct core *core_open(const struct core_opts *o, struct gen *const *g, int n,
 	memcpy(c->gen, g, (size_t)n * sizeof *g);
 	c->ngens = n;
 	c->prompt = p;
-	c->ready_last = &c->ready;
 	c->mean_s = 1;
 	c->started = (int64_t)time(NULL);
 	rng_fresh(&c->seeds);
@@ -121,7 +148,11 @@ struct core *core_open(const struct core_opts *o, struct gen *const *g, int n,
 	pthread_mutex_init(&c->wording, NULL);
 	init_lane(c, &c->prompts);
 	init_lane(c, &c->orders);
-	pthread_cond_init(&c->news, NULL);
+	init_tellers(c);
+	for (int i = 0; i < n; i++) {
+		c->burst[i].c = c;
+		gen_on_step(g[i], query_burst, &c->burst[i]);
+	}
 	c->recall = recall_new();
 	if (!c->recall)
 		err_set(e, CA_SOFTWARE, "no memory");
@@ -141,18 +172,20 @@ void core_close(struct core *c)
 	c->closing = 1;
 	pthread_cond_broadcast(&c->prompts.work);
 	pthread_cond_broadcast(&c->orders.work);
-	pthread_cond_broadcast(&c->news);
+	for (int i = 0; i < c->ntellers; i++)
+		pthread_cond_broadcast(&c->teller[i].news);
 	pthread_mutex_unlock(&c->lock);
 	end_lane(&c->prompts);
 	end_lane(&c->orders);
-	if (c->telling)
-		pthread_join(c->teller, NULL);
+	while (c->telling > 0)
+		pthread_join(c->teller[--c->telling].thread, NULL);
 	while (c->ngens > 0)
 		gen_close(c->gen[--c->ngens]);
 	prompt_close(c->prompt);
 	recall_free(c->recall);
 	words_free(c->words);
-	pthread_cond_destroy(&c->news);
+	for (int i = 0; i < c->ntellers; i++)
+		pthread_cond_destroy(&c->teller[i].news);
 	pthread_mutex_destroy(&c->wording);
 	pthread_mutex_destroy(&c->lock);
 	free(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What all requests of a server share: the model, threads that prepare
- * prompts, one that turns tokens into answers, counters.
+ * prompts, those that turn tokens into answers, counters.
  */
 #ifndef CA_SERVE_CORE_H
 #define CA_SERVE_CORE_H
@@ -39,9 +39,28 @@ struct lane {
 };
 
 struct query;
+struct choice;
 struct words;
 
+/* A thread that turns tokens into answers, always those of the same queries. */
+struct teller {
+	struct core *c;
+	pthread_t thread;
+	pthread_cond_t news;
+	struct query *ready, **last;	/* there are news of them; with the
+					 * core's lock */
+};
+
+/* Choices that got a token in this step of a replica, the engine's thread's:
+ * what is to be said of them is said at once. */
+struct burst {
+	struct core *c;
+	struct choice *first;
+};
+
 #define CORE_GENS 16		/* replicas of the model */
+#define CORE_BIG 8		/* cores from which on there are more */
+#define CORE_TELLERS 4		/* of them then */
 
 struct core {
 	struct core_opts o;
@@ -52,11 +71,10 @@ struct core {
 	pthread_mutex_t wording;	/* of words, made when first needed */
 	struct words *words;
 	struct lane prompts, orders;	/* which may wait for a device */
-	pthread_t teller;
-	int telling;
+	struct teller teller[CORE_TELLERS];
+	int ntellers, telling;		/* of them started */
+	struct burst burst[CORE_GENS];	/* of each replica */
 	pthread_mutex_t lock;		/* of all that follows */
-	pthread_cond_t news;
-	struct query *ready, **ready_last;	/* there are news of them */
 	struct query *live;		/* all of them */
 	int closing, draining;
 	int choices;			/* submitted and not ended */

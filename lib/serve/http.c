@@ -25,7 +25,6 @@
 #define STREAM_BLOCK 16384
 #define POOL_BYTES ((size_t)128 << 10)	/* a connection's, half of it to read
 					 * into; touched as far as needed */
-#define BIG_MACHINE  8			/* cores */
 
 struct visit;
 
@@ -627,7 +626,7 @@ struct http *http_open(const struct http_opts *o, struct core *c,
 	struct http *h = calloc(1, sizeof *h);
 	int fd = h ? listen_at(o, e) : err_set(e, CA_SOFTWARE, "no memory");
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned threads = cores >= BIG_MACHINE ? 4 : 1;
+	unsigned threads = cores >= CORE_BIG ? 4 : 1;
 
 	if (fd < 0) {
 		free(h);

@@ -31,6 +31,7 @@ struct query *query_new(struct core *c, enum want_kind kind, uint64_t party,
 	number = ++c->queries;
 	pthread_mutex_unlock(&c->lock);
 	q->c = c;
+	q->teller = &c->teller[number % (unsigned)c->ntellers];
 	q->task.run = prepare_task;
 	q->created = (int64_t)time(NULL);
 	q->body.cap = JSON_MAX_LINE;
@@ -122,16 +123,16 @@ static void fail(struct query *q, const struct fault *f)
 
 void query_has_news(struct query *q)
 {
-	struct core *c = q->c;
+	struct teller *t = q->teller;
 
 	if (q->is_ready)
 		return;
 	q->is_ready = 1;
 	q->ready_next = NULL;
-	*c->ready_last = q;
-	c->ready_last = &q->ready_next;
-	if (c->ready == q)
-		pthread_cond_signal(&c->news);
+	*t->last = q;
+	t->last = &q->ready_next;
+	if (t->ready == q)
+		pthread_cond_signal(&t->news);
 }
 
 void query_take_news(struct query *q)
@@ -154,17 +155,35 @@ void query_take_news(struct query *q)
 static int note_token(void *ctx, int32_t token, float logprob)
 {
 	struct choice *h = ctx;
-	struct core *c = h->q->c;
 	struct query *q = h->q;
+	struct burst *b = &q->c->burst[h->home];
 	int over = q->guide && guide_take(q->guide, &h->at, token);
 
 	(void)logprob;
-	pthread_mutex_lock(&c->lock);
-	h->avail = h->r.n;
-	h->weights_now = h->r.weights[1];
-	query_has_news(q);
-	pthread_mutex_unlock(&c->lock);
+	if (!h->in_burst) {
+		h->in_burst = 1;
+		h->burst_next = b->first;
+		b->first = h;
+	}
 	return !over;
+}
+
+void query_burst(void *ctx)
+{
+	struct burst *b = ctx;
+	struct choice *h;
+
+	if (!b->first)
+		return;
+	pthread_mutex_lock(&b->c->lock);
+	while ((h = b->first)) {
+		b->first = h->burst_next;
+		h->in_burst = 0;
+		h->avail = h->r.n;
+		h->weights_now = h->r.weights[1];
+		query_has_news(h->q);
+	}
+	pthread_mutex_unlock(&b->c->lock);
 }
 
 static int mask_tokens(void *ctx, float *logits, struct err *e)

@@ -24,6 +24,8 @@ struct choice {
 	int index;
 	int home;			/* number of its replica */
 	int lead;			/* tokens of the prompt in the answer */
+	struct choice *burst_next;	/* the engine's thread's */
+	int in_burst;
 	/* What the engine has said, with the core's lock. */
 	int avail, over;
 	struct gen_weights weights_now;
@@ -70,7 +72,9 @@ struct query {
 					 * the first choice */
 	/* With the core's lock. */
 	struct query *before, *after;	/* of live ones */
+	struct teller *teller;
 	struct query *ready_next;
+	struct query *told_next;	/* the teller's */
 	int is_ready, is_live, submitted, aborted;
 	int expired;			/* 1: its time is over; 2: ours is */
 	/* The teller's copies: `submitted`, and whether nothing runs any
@@ -117,6 +121,9 @@ void query_leave(struct query *q);
  * engine said. */
 void query_has_news(struct query *q);
 void query_take_news(struct query *q);
+
+/* For the engine's thread, with a struct burst: there are tokens. */
+void query_burst(void *ctx);
 
 /* For the teller's thread: writes what is new. */
 void query_tell(struct query *q);

@@ -5,7 +5,7 @@
 # run each.
 #   judges: a stream of N candidates (100), of the first WORKDIRS (12), through ca-verify, already
 #           built: seconds on cuda:0 and on all free GPUs, caches warm.
-#   serve:  tokens a second of STREAMS streams (512) of LEN tokens (256) through HTTP, a
+#   serve:  tokens a second of STREAMS streams (512) of LEN tokens (1024) through HTTP, a
 #           replica on each of two GPUs against one; random weights of 135 M.
 # With CA_DEVICE=cpu both halves run on the CPU (-j and --replicas), which only shows that
 # they run.
@@ -73,7 +73,7 @@ speed() { # streams, length, options of the server
 }
 
 serve() {
-	local n=${a:-512} length=${b:-256} py two=(--gpus 2) one=(--device cuda:0)
+	local n=${a:-512} length=${b:-1024} py two=(--gpus 2) one=(--device cuda:0)
 	local common=(--dtype bf16 -j "$n" --queue "$n") shape=135m
 	py=${CA_PYTHON:-$("$bin/ca-torch" --no-prov | jq -r .python)}
 	[ "$device" = cuda ] || {
@@ -81,8 +81,7 @@ serve() {
 	}
 	ulimit -n "$(ulimit -Hn)"
 	"$py" test/bench/random_model.py "$work/model" "$shape"
-	python3 test/tools/serve_model.py "$work/words"
-	cp "$work/words/tokenizer.json" "$work/model"
+	give_words "$work/model"
 	jq -nc --argjson streams "$n" --argjson length "$length" \
 		--argjson one "$(speed "$n" "$length" "${common[@]}" "${one[@]}")" \
 		--argjson two "$(speed "$n" "$length" "${common[@]}" "${two[@]}")" \

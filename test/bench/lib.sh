@@ -19,6 +19,18 @@ own_place() {
 	[ -n "$gpu" ] || export TORCH_CUDA_ARCH_LIST=${TORCH_CUDA_ARCH_LIST:-9.0}
 }
 
+# A tokenizer for a model with random weights, with a text for each of its tokens:
+# what is drawn has to be told.
+give_words() { # folder of the model
+	python3 test/tools/serve_model.py "$1/words"
+	jq -c --slurpfile c "$1/config.json" \
+		'([.model.vocab[], .added_tokens[].id] | max + 1) as $from |
+		.model.vocab += ([range($from; $c[0].vocab_size) |
+			{key: "w\(.)", value: .}] | from_entries)' \
+		"$1/words/tokenizer.json" >"$1/tokenizer.json"
+	rm -r "$1/words"
+}
+
 # What a result depends on, as JSON.
 machine() {
 	local gpu

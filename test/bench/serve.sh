@@ -12,6 +12,8 @@ cd "$(dirname "$0")/../.."
 top=$PWD
 # shellcheck source=test/setup/lib.sh
 . test/setup/lib.sh
+# shellcheck source=test/bench/lib.sh
+. test/bench/lib.sh
 device=${1:-cpu}
 bin=${CA_BIN:-bin}
 nn=${B:-build}/test/nn
@@ -29,9 +31,8 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 ulimit -n "$(ulimit -Hn)"
 "$py" test/bench/random_model.py "$work/model" "$shape"
-# A tokenizer for the server; prompts are token ids.
-python3 test/tools/serve_model.py "$work/sense"
-cp "$work/sense/tokenizer.json" "$work/model"
+# Prompts are token ids.
+give_words "$work/model"
 
 [ "${ONLY-}" = turn ] ||
 	own=$("$nn" decode "$work/model" "$device" "$dtype" "$streams" "$length" 0 |

@@ -329,7 +329,7 @@ static void no_wake(void *ctx)
 /* Its end is then no clean one, however much more there would be. */
 static void a_stream_without_room_stays_torn(void **state)
 {
-	struct core c = { .queries = 0 };
+	struct core c = { .ntellers = 1 };
 	struct query *q;
 	char buf[8];
 
