@@ -160,6 +160,55 @@ static struct json *parse(const char *body, size_t len, struct err *e)
 	return j;
 }
 
+/* Prints a tree with a text in place of one of its nodes. */
+static void write_with(struct jw *w, const struct json *j,
+		       const struct json *node, const struct str *text)
+{
+	enum json_type type = json_type(j);
+	const struct json *k;
+
+	if (j == node) {
+		jw_strn(w, text->buf ? text->buf : "", text->len);
+	} else if (type == JSON_OBJECT) {
+		jw_obj(w);
+		for (k = json_first(j); k; k = json_next(k)) {
+			jw_key(w, json_key(k));
+			write_with(w, k, node, text);
+		}
+		jw_end_obj(w);
+	} else if (type == JSON_ARRAY) {
+		jw_arr(w);
+		for (k = json_first(j); k; k = json_next(k))
+			write_with(w, k, node, text);
+		jw_end_arr(w);
+	} else {
+		jw_node(w, j);
+	}
+}
+
+/* Some servers give the content in parts: their texts are the content. */
+static struct json *join_parts(struct json *root)
+{
+	const struct json *choice = json_first(json_get(root, "choices"));
+	const struct json *all = json_path(choice, "message.content"), *part;
+	struct str text = STR_INIT, s = STR_INIT;
+	struct json *joined = NULL;
+	struct jw w;
+
+	if (json_type(all) != JSON_ARRAY)
+		return root;
+	for (part = json_first(all); part; part = json_next(part))
+		str_adds(&text, json_get_str(part, "text", ""));
+	jw_init(&w, &s);
+	write_with(&w, root, all, &text);
+	if (!s.failed && !text.failed)
+		joined = json_build(s.buf, s.len, NULL);
+	str_release(&text);
+	str_release(&s);
+	json_free(joined ? root : NULL);
+	return joined ? joined : root;
+}
+
 static int filled(const struct json *message, const char *key)
 {
 	const struct json *j = json_get(message, key);
@@ -217,7 +266,7 @@ static int take_body(const char *body, size_t len, struct chat_answer *a)
 	struct err e = ERR_INIT;
 
 	chat_answer_release(a);
-	a->root = parse(body, len, &e);
+	a->root = join_parts(parse(body, len, &e));
 	choice = json_first(json_get(a->root, "choices"));
 	a->message = json_get(choice, "message");
 	a->finish = json_get_str(choice, "finish_reason", NULL);

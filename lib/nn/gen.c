@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/path.h"
 #include "base/rand.h"
 #include "gpu/turn.h"
+#include "nn/order.h"
 #include "nn/sched.h"
 
 #define TOP_ROWS 64		/* whose likeliest tokens are found in a step */
@@ -29,30 +29,18 @@ struct gen_job {		/* a request that waits or runs */
 	struct gen_job *before, *after;	/* of those that the scheduler has */
 };
 
-enum order_kind { ORDER_LOAD, ORDER_SLEEP, ORDER_WAKE };
-
-/* What is to be done between two steps. */
-struct order {
-	enum order_kind kind;
-	const struct st *st;
-	struct gen_weights weights;	/* st's */
-	int done, rc;
-	struct err err;
-};
-
 struct gen {
 	struct engine *engine;
 	struct sched *sched;
-	char dir[CA_PATH_MAX];		/* of the weights now */
 	struct sched_part *part;	/* a step, for the scheduler */
 	struct engine_part *work;	/* and for the engine */
 	struct engine_top *top;
 	struct gpu_turn turn;
 	pthread_t thread;
 	int started;
-	void (*stepped)(void *ctx);	/* NULL: nobody asks */
+	void (*stepped)(void *ctx, int asleep);	/* NULL: nobody asks */
 	void *stepped_ctx;
-	pthread_mutex_t ordering;	/* one order at a time */
+	struct gen_folder folder;
 	/* Of what follows. */
 	pthread_mutex_t lock;
 	pthread_cond_t more, obeyed;
@@ -78,10 +66,18 @@ int gen_slots(const struct gen *g)
 	return engine_opts(g->engine)->slots;
 }
 
-void gen_on_step(struct gen *g, void (*stepped)(void *ctx), void *ctx)
+void gen_on_step(struct gen *g, void (*stepped)(void *ctx, int asleep),
+		 void *ctx)
 {
 	g->stepped = stepped;
 	g->stepped_ctx = ctx;
+}
+
+/* With the lock. */
+static void say_state(struct gen *g)
+{
+	if (g->stepped)
+		g->stepped(g->stepped_ctx, g->stats.asleep);
 }
 
 void gen_get_stats(struct gen *g, struct gen_stats *s)
@@ -337,8 +333,7 @@ static void step(struct gen *g, struct gen_job **ended)
 	}
 	if (rc)
 		sched_forget(g->sched);
-	if (g->stepped)
-		g->stepped(g->stepped_ctx);
+	say_state(g);
 	g->stats.steps++;
 	g->stats.busy_s += (double)(now_ns() - start) * 1e-9;
 }
@@ -377,6 +372,7 @@ static void obey(struct gen *g)
 	if (!o->rc && o->kind == ORDER_LOAD)
 		g->stats.reload_s = (double)(now_ns() - start) * 1e-9;
 	note_counts(g);
+	say_state(g);
 	o->done = 1;
 	g->order = NULL;
 	pthread_cond_broadcast(&g->obeyed);
@@ -428,9 +424,9 @@ static int prepare(struct gen *g, const struct engine_opts *o,
 	const struct engine_opts *p;
 	size_t slots;
 
-	if (strlen(o->dir) >= sizeof g->dir)
+	if (strlen(o->dir) >= sizeof g->folder.dir)
 		return err_set(e, CA_USAGE, "'%s' is too long", o->dir);
-	strcpy(g->dir, o->dir);
+	strcpy(g->folder.dir, o->dir);
 	g->engine = engine_open(o, table, e);
 	if (!g->engine ||
 	    gpu_turn_open(&g->turn, engine_gpu(g->engine), e))
@@ -466,7 +462,7 @@ struct gen *gen_open(const struct engine_opts *o, struct str *table,
 		err_set(e, CA_SOFTWARE, "no memory");
 		return NULL;
 	}
-	pthread_mutex_init(&g->ordering, NULL);
+	pthread_mutex_init(&g->folder.ordering, NULL);
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->more, NULL);
 	pthread_cond_init(&g->obeyed, NULL);
@@ -497,7 +493,7 @@ void gen_close(struct gen *g)
 	pthread_cond_destroy(&g->obeyed);
 	pthread_cond_destroy(&g->more);
 	pthread_mutex_destroy(&g->lock);
-	pthread_mutex_destroy(&g->ordering);
+	pthread_mutex_destroy(&g->folder.ordering);
 	free(g);
 }
 
@@ -623,173 +619,37 @@ int gen_run(struct gen *g, struct gen_req *r, struct err *e)
 	return rc;
 }
 
-/* Gives an order and waits until it has been obeyed. */
-static int command(struct gen *g, struct order *o, struct err *e)
+void gen_give(struct gen *g, struct order *o)
 {
 	pthread_mutex_lock(&g->lock);
 	g->order = o;
 	pthread_cond_signal(&g->more);
+	pthread_mutex_unlock(&g->lock);
+}
+
+int gen_await(struct gen *g, struct order *o, struct err *e)
+{
+	pthread_mutex_lock(&g->lock);
 	while (!o->done)
 		pthread_cond_wait(&g->obeyed, &g->lock);
 	pthread_mutex_unlock(&g->lock);
 	return o->rc ? err_set(e, o->err.code, "%s", o->err.msg) : 0;
 }
 
-static int is_asleep(struct gen *g)
+void gen_note(struct gen *g, struct order *o)
 {
-	int asleep;
-
 	pthread_mutex_lock(&g->lock);
-	asleep = g->stats.asleep;
+	g->stats.weights = o->weights;
 	pthread_mutex_unlock(&g->lock);
-	return asleep;
+	o->done = 1;
 }
 
-/* One order at a time, for all of them. */
-static void begin_orders(struct gen *const *g, int n)
+struct gen_folder *gen_folder(struct gen *g)
 {
-	for (int i = 0; i < n; i++)
-		pthread_mutex_lock(&g[i]->ordering);
+	return &g->folder;
 }
 
-static void end_orders(struct gen *const *g, int n)
+struct engine *gen_engine(struct gen *g)
 {
-	while (n > 0)
-		pthread_mutex_unlock(&g[--n]->ordering);
-}
-
-/* What a folder holds, which all of them have to be able to take; NULL with
- * `e`. */
-static struct st *read_weights(struct gen *const *g, int n, const char *dir,
-			       struct err *e)
-{
-	struct st *st;
-
-	if (strlen(dir) >= sizeof g[0]->dir) {
-		err_set(e, CA_DATAERR, "'%s' is too long", dir);
-		return NULL;
-	}
-	st = st_read(dir, e);
-	for (int i = 0; st && i < n; i++)
-		if (engine_fits(g[i]->engine, dir, st, e)) {
-			st_close(st);
-			st = NULL;
-		}
-	return st;
-}
-
-/* The number that these weights get from all of them: a new one, unless
- * `same` and they are what all have. */
-static struct gen_weights number(struct gen *const *g, int n,
-				 const struct st *st, int same)
-{
-	struct gen_weights w = { 0, st_sum(st) };
-	int all = same;
-
-	for (int i = 0; i < n; i++) {
-		struct gen_stats s;
-
-		gen_get_stats(g[i], &s);
-		all &= s.weights.sum == w.sum;
-		if (s.weights.version > w.version)
-			w.version = s.weights.version;
-	}
-	w.version += !all;
-	return w;
-}
-
-static int has(struct gen *g, struct gen_weights w)
-{
-	struct gen_stats s;
-
-	gen_get_stats(g, &s);
-	return s.weights.sum == w.sum && s.weights.version == w.version;
-}
-
-/* One that sleeps only notes them. */
-static int give(struct gen *g, const struct st *st, struct gen_weights w,
-		struct err *e)
-{
-	struct order o = { .kind = ORDER_LOAD, .st = st, .weights = w };
-
-	if (!is_asleep(g))
-		return command(g, &o, e);
-	pthread_mutex_lock(&g->lock);
-	g->stats.weights = w;
-	pthread_mutex_unlock(&g->lock);
-	return 0;
-}
-
-/* Which of several it was that failed. */
-static int say_which(int i, int n, struct err *e)
-{
-	return n > 1 ? err_wrap(e, "replica %d", i) : -1;
-}
-
-int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e)
-{
-	struct gen_weights w = { 0, 0 };
-	struct st *st;
-	int rc = 0;
-
-	begin_orders(g, n);
-	if (!dir)
-		dir = g[0]->dir;
-	st = read_weights(g, n, dir, e);
-	if (st)
-		w = number(g, n, st, 0);
-	for (int i = 0; st && i < n && !rc; i++) {
-		rc = give(g[i], st, w, e) ? say_which(i, n, e) : 0;
-		if (!rc && dir != g[i]->dir)
-			strcpy(g[i]->dir, dir);
-	}
-	end_orders(g, n);
-	rc = st ? rc : -1;
-	st_close(st);
-	return rc;
-}
-
-int gen_sleep(struct gen *g, struct err *e)
-{
-	struct order o = { .kind = ORDER_SLEEP };
-	int rc;
-
-	pthread_mutex_lock(&g->ordering);
-	rc = is_asleep(g) ? 0 : command(g, &o, e);
-	pthread_mutex_unlock(&g->ordering);
-	return rc;
-}
-
-static int some_sleep(struct gen *const *g, int n)
-{
-	while (n > 0 && !is_asleep(g[n - 1]))
-		n--;
-	return n;
-}
-
-int gen_wake(struct gen *const *g, int n, struct err *e)
-{
-	struct gen_weights w = { 0, 0 };
-	struct st *st = NULL;
-	int rc = 0;
-
-	begin_orders(g, n);
-	if (some_sleep(g, n)) {
-		st = read_weights(g, n, g[0]->dir, e);
-		rc = st ? 0 : -1;
-	}
-	if (st)
-		w = number(g, n, st, 1);
-	for (int i = 0; st && i < n && !rc; i++) {
-		struct order o = { .kind = ORDER_WAKE, .st = st,
-				   .weights = w };
-
-		/* One that is awake may have others than are there now. */
-		rc = is_asleep(g[i]) ? command(g[i], &o, e) :
-		     has(g[i], w) ? 0 : give(g[i], st, w, e);
-		rc = rc ? say_which(i, n, e) : 0;
-	}
-	end_orders(g, n);
-	st_close(st);
-	return rc;
+	return g->engine;
 }

@@ -77,9 +77,11 @@ struct gen_req {
 	struct gen_job *job;		/* gen's own */
 };
 
-/* Has `stepped` called as `more` is, once after the tokens of each step.  To be
- * said before there is a request. */
-void gen_on_step(struct gen *g, void (*stepped)(void *ctx), void *ctx);
+/* Has `stepped` called as `more` is, once after the tokens of each step, and
+ * after each order: whether it sleeps now.  To be said before there is a
+ * request. */
+void gen_on_step(struct gen *g, void (*stepped)(void *ctx, int asleep),
+		 void *ctx);
 
 /* Runs one request to its end.  -1 with `e` when the engine failed or the
  * request cannot be (CA_DATAERR).  Thread safe. */
@@ -97,7 +99,8 @@ void gen_cancel(struct gen *g, struct gen_req *r);
 
 /*
  * Replaces the weights of n replicas by those of another folder of the same
- * kind of model (NULL: the same folder), in each between two steps.  They are
+ * kind of model (NULL: the same folder), in each between two steps, in all at
+ * once.  They are
  * read and checked once: all of the replicas get the same ones under the same
  * number, or, when they are not whole, all keep the old ones.  (Only a device
  * that fails leaves others than its own changed; the error names it, and its

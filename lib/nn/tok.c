@@ -16,11 +16,14 @@
 #include "base/utf8.h"
 #include "nn/added.h"
 #include "nn/bpe.h"
+#include "nn/keep.h"
 #include "nn/split.h"
 #include "rec/json.h"
 
 #define ID_MAX	   ((int64_t)1 << 22)
 #define TEMPLATE_MAX 16
+#define KNOWN_LEAST  256		/* bytes of a text worth keeping */
+#define KNOWN_MOST   ((size_t)64 << 20)
 
 struct entry {
 	const char *p;			/* NULL: no such token */
@@ -36,6 +39,7 @@ struct tok {
 	struct bpe *bpe;
 	struct split *split;
 	struct added *raw, *normalized;
+	struct keep *known;		/* texts between added tokens */
 	int32_t before[TEMPLATE_MAX], after[TEMPLATE_MAX];
 	int nbefore, nafter;
 };
@@ -46,19 +50,39 @@ void tok_ids_release(struct tok_ids *ids)
 	*ids = (struct tok_ids)TOK_IDS_INIT;
 }
 
-int tok_ids_add(struct tok_ids *ids, int32_t id)
+/* Room for n more. */
+static int grow(struct tok_ids *ids, size_t n)
 {
-	size_t n = ids->alloc ? ids->alloc * 2 : 256;
+	size_t want = ids->alloc ? ids->alloc : 256;
 	int32_t *p;
 
-	if (ids->n == ids->alloc) {
-		p = realloc(ids->id, n * sizeof *p);
-		if (!p)
-			return -1;
-		ids->id = p;
-		ids->alloc = n;
-	}
+	if (n <= ids->alloc - ids->n)
+		return 0;
+	while (want < ids->n + n)
+		want *= 2;
+	p = realloc(ids->id, want * sizeof *p);
+	if (!p)
+		return -1;
+	ids->id = p;
+	ids->alloc = want;
+	return 0;
+}
+
+int tok_ids_add(struct tok_ids *ids, int32_t id)
+{
+	if (grow(ids, 1))
+		return -1;
 	ids->id[ids->n++] = id;
+	return 0;
+}
+
+int tok_ids_join(struct tok_ids *ids, const int32_t *id, size_t n)
+{
+	if (grow(ids, n))
+		return -1;
+	if (n)
+		memcpy(ids->id + ids->n, id, n * sizeof *id);
+	ids->n += n;
 	return 0;
 }
 
@@ -354,7 +378,8 @@ static int load(struct tok *t, const struct json *root, struct err *e)
 	t->bpe = bpe_new(json_len(vocab), json_len(merges));
 	t->raw = added_new();
 	t->normalized = added_new();
-	if (!t->bpe || !t->raw || !t->normalized)
+	t->known = keep_new(KNOWN_MOST);
+	if (!t->bpe || !t->raw || !t->normalized || !t->known)
 		return no_memory(e);
 	bpe_ignore_merges(t->bpe, json_get_bool(m, "ignore_merges", 0));
 	t->split = split_new(json_get(root, "normalizer"),
@@ -407,6 +432,7 @@ void tok_free(struct tok *t)
 	added_free(t->raw);
 	added_free(t->normalized);
 	arena_release(&t->arena);
+	keep_free(t->known);
 	free(t->entry);
 	free(t);
 }
@@ -447,11 +473,21 @@ static int encode_piece(void *ctx, const char *p, size_t len)
 typedef int between(struct encoding *x, const char *p, size_t len,
 		    struct err *e);
 
+/* A text without added tokens.  What conversations begin with comes again and
+ * again, and to split it takes far longer than to find it. */
 static int merge_text(struct encoding *x, const char *p, size_t len,
 		      struct err *e)
 {
-	int rc = split_run(x->t->split, p, len, encode_piece, x, e);
+	size_t from = x->out->n;
+	int rc = len < KNOWN_LEAST ? 0 :
+		 keep_get(x->t->known, p, len, x->out, NULL);
 
+	if (rc)
+		return rc < 0 ? no_memory(e) : 0;
+	rc = split_run(x->t->split, p, len, encode_piece, x, e);
+	if (rc == 0 && len >= KNOWN_LEAST)
+		keep_put(x->t->known, p, len, x->out->id + from,
+			 x->out->n - from, 0);
 	return rc == -2 ? no_memory(e) : rc;
 }
 
@@ -500,10 +536,7 @@ static int normalized_text(struct encoding *x, const char *p, size_t len,
 static int add_ids(struct tok_ids *out, const int32_t *id, int n,
 		   struct err *e)
 {
-	for (int i = 0; i < n; i++)
-		if (tok_ids_add(out, id[i]))
-			return no_memory(e);
-	return 0;
+	return tok_ids_join(out, id, (size_t)n) ? no_memory(e) : 0;
 }
 
 int tok_encode(struct tok *t, const char *text, size_t len, unsigned flags,

@@ -23,6 +23,7 @@ struct tok_ids {
 
 void tok_ids_release(struct tok_ids *ids);
 int tok_ids_add(struct tok_ids *ids, int32_t id);	/* 0; -1: no memory */
+int tok_ids_join(struct tok_ids *ids, const int32_t *id, size_t n); /* too */
 
 /* Reads dir/tokenizer.json.  Models, normalisers and pre-tokenisers that we
  * do not compute are refused by name (CA_CONFIG); broken ones CA_DATAERR. */

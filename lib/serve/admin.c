@@ -199,19 +199,6 @@ static int read_order(const struct json *root, int reload,
 	return 0;
 }
 
-/* Who sleeps, for those that choose a replica. */
-static void note_sleepers(struct core *c)
-{
-	struct gen_stats s;
-
-	for (int i = 0; i < c->ngens; i++) {
-		gen_get_stats(c->gen[i], &s);
-		pthread_mutex_lock(&c->lock);
-		c->asleep[i] = s.asleep;
-		pthread_mutex_unlock(&c->lock);
-	}
-}
-
 static int obey(struct core *c, enum order what, const char *model,
 		struct fault *f)
 {
@@ -225,7 +212,6 @@ static int obey(struct core *c, enum order what, const char *model,
 	/* All of them, whatever one says. */
 	for (int i = 0; what == SLEEP && i < c->ngens; i++)
 		rc |= gen_sleep(c->gen[i], rc ? NULL : &e);
-	note_sleepers(c);
 	return rc ? fault_of(f, &e, what == RELOAD ? "model" : NULL) : 0;
 }
 

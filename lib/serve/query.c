@@ -168,14 +168,13 @@ static int note_token(void *ctx, int32_t token, float logprob)
 	return !over;
 }
 
-void query_burst(void *ctx)
+void query_burst(void *ctx, int asleep)
 {
 	struct burst *b = ctx;
 	struct choice *h;
 
-	if (!b->first)
-		return;
 	pthread_mutex_lock(&b->c->lock);
+	b->c->asleep[b - b->c->burst] = asleep;
 	while ((h = b->first)) {
 		b->first = h->burst_next;
 		h->in_burst = 0;

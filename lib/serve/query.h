@@ -122,8 +122,9 @@ void query_leave(struct query *q);
 void query_has_news(struct query *q);
 void query_take_news(struct query *q);
 
-/* For the engine's thread, with a struct burst: there are tokens. */
-void query_burst(void *ctx);
+/* For the engine's thread, with a struct burst: there may be tokens, and
+ * whether it sleeps. */
+void query_burst(void *ctx, int asleep);
 
 /* For the teller's thread: writes what is new. */
 void query_tell(struct query *q);

@@ -5,80 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS  4096
-#define MOST_IDS ((size_t)32 << 20)	/* 128 MiB */
+#include "nn/keep.h"
 
-struct entry {
-	struct recall_key key;
-	struct entry *next;			/* in its bucket */
-	struct entry *older, *newer;
-	int home;
-	size_t n;
-	int32_t id[];
-};
+#define MOST_BYTES ((size_t)128 << 20)
 
 struct recall {
 	pthread_mutex_t lock;
-	struct entry *bucket[BUCKETS];
-	struct entry *oldest, *newest;
-	size_t ids;
+	struct keep *keep;		/* the replica is the tag */
 };
 
 struct recall *recall_new(void)
 {
 	struct recall *r = calloc(1, sizeof *r);
 
-	if (r)
-		pthread_mutex_init(&r->lock, NULL);
-	return r;
-}
-
-static struct entry **bucket_of(struct recall *r, const struct recall_key *k)
-{
-	unsigned i = (unsigned)k->sum[0] << 8 | k->sum[1];
-
-	return &r->bucket[i % BUCKETS];
-}
-
-static struct entry **find(struct recall *r, const struct recall_key *k)
-{
-	struct entry **x = bucket_of(r, k);
-
-	while (*x && memcmp(&(*x)->key, k, sizeof *k))
-		x = &(*x)->next;
-	return x;
-}
-
-static void unlink_age(struct recall *r, struct entry *x)
-{
-	*(x->older ? &x->older->newer : &r->oldest) = x->newer;
-	*(x->newer ? &x->newer->older : &r->newest) = x->older;
-}
-
-static void link_newest(struct recall *r, struct entry *x)
-{
-	x->newer = NULL;
-	x->older = r->newest;
-	*(r->newest ? &r->newest->newer : &r->oldest) = x;
-	r->newest = x;
-}
-
-static void forget(struct recall *r, struct entry **at)
-{
-	struct entry *x = *at;
-
-	*at = x->next;
-	unlink_age(r, x);
-	r->ids -= x->n;
-	free(x);
+	if (!r)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	r->keep = keep_new(MOST_BYTES);
+	if (r->keep)
+		return r;
+	recall_free(r);
+	return NULL;
 }
 
 void recall_free(struct recall *r)
 {
 	if (!r)
 		return;
-	while (r->oldest)
-		forget(r, find(r, &r->oldest->key));
+	keep_free(r->keep);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
@@ -198,48 +152,24 @@ void recall_put(struct recall *r, const struct recall_key *k,
 		const struct tok_ids *prompt, const int32_t *answer, int n,
 		int home)
 {
-	size_t all = prompt->n + (size_t)n;
-	struct entry *x = malloc(sizeof *x + all * sizeof x->id[0]);
-	struct entry **at;
+	struct tok_ids all = TOK_IDS_INIT;
 
-	if (!x)
-		return;
-	x->key = *k;
-	x->home = home;
-	x->n = all;
-	memcpy(x->id, prompt->id, prompt->n * sizeof x->id[0]);
-	if (n)
-		memcpy(x->id + prompt->n, answer,
-		       (size_t)n * sizeof x->id[0]);
-	pthread_mutex_lock(&r->lock);
-	at = find(r, k);
-	if (*at)
-		forget(r, at);
-	at = bucket_of(r, k);
-	x->next = *at;
-	*at = x;
-	link_newest(r, x);
-	r->ids += all;
-	while (r->ids > MOST_IDS)
-		forget(r, find(r, &r->oldest->key));
-	pthread_mutex_unlock(&r->lock);
+	if (!tok_ids_join(&all, prompt->id, prompt->n) &&
+	    !tok_ids_join(&all, answer, (size_t)n)) {
+		pthread_mutex_lock(&r->lock);
+		keep_put(r->keep, k->sum, sizeof k->sum, all.id, all.n, home);
+		pthread_mutex_unlock(&r->lock);
+	}
+	tok_ids_release(&all);
 }
 
 int recall_get(struct recall *r, const struct recall_key *k,
 	       struct tok_ids *out, int *home)
 {
-	struct entry *x;
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&r->lock);
-	x = *find(r, k);
-	if (x) {
-		unlink_age(r, x);
-		link_newest(r, x);
-		*home = x->home;
-	}
-	for (size_t i = 0; x && i < x->n && !rc; i++)
-		rc = tok_ids_add(out, x->id[i]);
+	rc = keep_get(r->keep, k->sum, sizeof k->sum, out, home);
 	pthread_mutex_unlock(&r->lock);
-	return x && !rc;
+	return rc > 0;
 }

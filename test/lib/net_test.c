@@ -321,6 +321,30 @@ static void what_no_record_holds_is_replaced(void **state)
 	}
 }
 
+static void parts_are_one_text(void **state)
+{
+	static const char body[] = "{\"choices\":[{\"message\":{\"content\":["
+		"{\"type\":\"text\",\"text\":\"a \\\"b\"},{\"type\":\"image\"},"
+		"{\"type\":\"text\",\"text\":\"c\"}],\"x\":[1,null]},"
+		"\"token_ids\":[5,6]}],\"n\":0.25}";
+	static const char empty[] = "{\"choices\":[{\"message\":{\"content\":"
+		"[{\"type\":\"text\",\"text\":\"\"}]}}]}";
+	struct chat_answer a = { .how = CHAT_FAULT };
+
+	(void)state;
+	chat_read(body, strlen(body), 200, &a);
+	assert_int_equal(a.how, CHAT_OK);
+	assert_string_equal(json_get_str(a.message, "content", ""), "a \"bc");
+	assert_int_equal(json_len(json_get(a.message, "x")), 2);
+	assert_int_equal(json_len(json_get(json_first(json_get(a.root,
+					"choices")), "token_ids")), 2);
+	assert_true(json_get_num(a.root, "n", 0) > 0.2);
+	chat_read(empty, strlen(empty), 200, &a);
+	assert_int_equal(a.how, CHAT_FAULT);
+	assert_string_equal(a.text, "the answer is empty");
+	chat_answer_release(&a);
+}
+
 static void an_error_is_told(void **state)
 {
 	static const char body[] = "{\"error\": \"no GPU\"}";
@@ -468,6 +492,7 @@ int main(void)
 		cmocka_unit_test(a_full_context_is_told_apart),
 		cmocka_unit_test(each_wait_has_its_limit),
 		cmocka_unit_test(what_no_record_holds_is_replaced),
+		cmocka_unit_test(parts_are_one_text),
 		cmocka_unit_test(an_error_is_told),
 		cmocka_unit_test(too_much_is_refused_at_once),
 		cmocka_unit_test(nobody_there_is_a_fault),

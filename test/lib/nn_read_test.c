@@ -10,6 +10,7 @@
 
 #include "gpu/type.h"
 #include "nn/config.h"
+#include "nn/keep.h"
 #include "nn/safetensors.h"
 #include "nn/tok.h"
 
@@ -231,6 +232,84 @@ static void assert_ids(struct tok *t, const char *text, unsigned flags,
 	tok_ids_release(&ids);
 }
 
+static int kept(struct keep *k, const char *key, int32_t first)
+{
+	struct tok_ids ids = TOK_IDS_INIT;
+	int tag = -1, rc = keep_get(k, key, strlen(key), &ids, &tag);
+
+	if (rc == 1) {
+		assert_int_equal(ids.n, 50);
+		assert_int_equal(ids.id[0], first);
+		assert_int_equal(tag, first + 1);
+	}
+	tok_ids_release(&ids);
+	return rc;
+}
+
+static void keep_some(struct keep *k, const char *key, int32_t first)
+{
+	int32_t id[50] = { first };
+
+	keep_put(k, key, strlen(key), id, 50, first + 1);
+}
+
+static void ids_are_kept_until_others_are_wanted(void **state)
+{
+	struct keep *k = keep_new(1000);	/* three of them */
+	int32_t many[300] = { 0 };
+
+	(void)state;
+	assert_non_null(k);
+	keep_some(k, "a", 1);
+	keep_some(k, "b", 2);
+	keep_some(k, "b", 3);
+	keep_some(k, "", 4);
+	assert_int_equal(kept(k, "a", 1), 1);
+	assert_int_equal(kept(k, "b", 3), 1);
+	assert_int_equal(kept(k, "", 4), 1);
+	assert_int_equal(kept(k, "a", 1), 1);
+	keep_some(k, "c", 5);
+	assert_int_equal(kept(k, "b", 3), 0);
+	assert_int_equal(kept(k, "a", 1), 1);
+	assert_int_equal(kept(k, "c", 5), 1);
+	/* What is more than all forgets nothing. */
+	keep_put(k, "d", 1, many, 300, 0);
+	assert_int_equal(kept(k, "d", 0), 0);
+	assert_int_equal(kept(k, "c", 5), 1);
+	keep_free(k);
+}
+
+/* A long text has the same ids the second time, behind whatever. */
+static void long_texts_are_known(void **state)
+{
+	struct err e = ERR_INIT;
+	struct tok *t = small_tok("{\"id\":7,\"content\":\"<x>\","
+				  "\"special\":true}", PLAIN_PRE, &e);
+	struct tok_ids ids = TOK_IDS_INIT;
+	struct str s = STR_INIT;
+	size_t n;
+
+	(void)state;
+	assert_non_null(t);
+	str_adds(&s, "b<x>");
+	for (int i = 0; i < 100; i++)
+		str_adds(&s, i % 3 ? "abc a" : "cab");
+	assert_int_equal(tok_encode(t, s.buf + 4, s.len - 4, 0, &ids, &e), 0);
+	n = ids.n;
+	assert_int_equal(tok_encode(t, s.buf, s.len, 0, &ids, &e), 0);
+	assert_int_equal(ids.n, 2 * n + 2);
+	assert_int_equal(ids.id[n], 1);
+	assert_int_equal(ids.id[n + 1], 7);
+	assert_memory_equal(ids.id, ids.id + n + 2, n * sizeof *ids.id);
+	/* One byte more is another text. */
+	str_adds(&s, "b");
+	assert_int_equal(tok_encode(t, s.buf + 4, s.len - 4, 0, &ids, &e), 0);
+	assert_int_equal(ids.n, 3 * n + 3);
+	tok_ids_release(&ids);
+	str_release(&s);
+	tok_free(t);
+}
+
 static uint64_t sum_of(const char *header, size_t flip)
 {
 	static char file[512];
@@ -356,6 +435,8 @@ int main(void)
 		cmocka_unit_test(safetensors_are_read),
 		cmocka_unit_test(safetensors_that_lie_are_refused),
 		cmocka_unit_test(sums_tell_weights_apart),
+		cmocka_unit_test(ids_are_kept_until_others_are_wanted),
+		cmocka_unit_test(long_texts_are_known),
 		cmocka_unit_test(merges_go_by_rank),
 		cmocka_unit_test(added_tokens_are_cut_out_first),
 		cmocka_unit_test(other_tokenizers_are_refused_by_name),
