@@ -22,6 +22,7 @@ struct added {
 	struct added_token *token;
 	size_t tokens, token_room;
 	unsigned char first[256];
+	int begin;			/* with which they all do; -1: none */
 };
 
 static int grow(void **p, size_t *room, size_t want, size_t size)
@@ -54,6 +55,8 @@ struct added *added_new(void)
 {
 	struct added *a = calloc(1, sizeof *a);
 
+	if (a)
+		a->begin = -1;
 	if (a && new_node(a, 0) < 0) {
 		free(a);
 		return NULL;
@@ -98,7 +101,9 @@ int added_add(struct added *a, const struct added_token *t)
 		}
 		at = c;
 	}
-	a->first[(unsigned char)t->p[0]] = 1;
+	c = (unsigned char)t->p[0];
+	a->first[c] = 1;
+	a->begin = !a->tokens || a->begin == c ? c : -1;
 	a->node[at].token = (int32_t)a->tokens;
 	a->token[a->tokens++] = *t;
 	return 0;
@@ -190,9 +195,16 @@ static void strip(const char *p, size_t len, size_t at, struct added_hit *h)
 int added_find(const struct added *a, const char *p, size_t len, size_t at,
 	       int plain, struct added_hit *hit)
 {
-	for (size_t i = at; i < len; i++) {
+	for (size_t i = at; a->tokens && i < len; i++) {
 		const struct added_token *t;
 
+		if (a->begin >= 0) {
+			const char *q = memchr(p + i, a->begin, len - i);
+
+			if (!q)
+				break;
+			i = (size_t)(q - p);
+		}
 		if (!a->first[(unsigned char)p[i]])
 			continue;
 		t = longest(a, p + i, len - i, plain);

@@ -66,9 +66,24 @@ static void put_escape(struct str *out, unsigned char c)
 	const char *at = c ? strchr(from, c) : NULL;
 
 	if (at)
-		str_addf(out, "\\%c", to[at - from]);
+		str_add(out, (const char[]){ '\\', to[at - from] }, 2);
 	else
 		str_addf(out, "\\u%04x", c);
+}
+
+/* Whether none of eight bytes is a quote, a backslash, a control character or
+ * beyond ASCII. */
+static int all_plain(const char *p)
+{
+	const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
+	uint64_t w, quote, slash;
+
+	memcpy(&w, p, sizeof w);
+	quote = w ^ ones * '"';
+	slash = w ^ ones * '\\';
+	/* A byte of ASCII less than x borrows from its top bit. */
+	return !((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) &
+		 tops);
 }
 
 /* The longest run from p on that is copied as it is. */
@@ -79,6 +94,10 @@ static size_t plain_run(const char *p, size_t len)
 	while (n < len) {
 		unsigned char c = (unsigned char)p[n];
 
+		if (len - n >= 8 && all_plain(p + n)) {
+			n += 8;
+			continue;
+		}
 		if (c < 0x20 || c == '"' || c == '\\')
 			break;
 		k = c < 0x80 ? 1 : utf8_len(p + n, len - n);

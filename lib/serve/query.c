@@ -327,11 +327,11 @@ static size_t recall_start(struct query *q, struct tok_ids *out)
 	const struct json *m = json_first(q->w.messages);
 	char *ours = calloc(n + 1, 1);
 
-	if (!k || !ours || recall_begin(&k[0], q->w.tools))
+	if (!k || !ours || recall_begin(q->c->recall, &k[0], q->w.tools))
 		n = 0;
 	for (; i < n; m = json_next(m), i++) {
 		k[i + 1] = k[i];
-		if (recall_add(&k[i + 1], m))
+		if (recall_add(q->c->recall, &k[i + 1], m))
 			break;
 		ours[i] = !strcmp(json_get_str(m, "role", ""), "assistant");
 	}

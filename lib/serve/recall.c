@@ -7,11 +7,14 @@
 
 #include "nn/keep.h"
 
-#define MOST_BYTES ((size_t)128 << 20)
+#define MOST_BYTES  ((size_t)128 << 20)
+#define LONG_TEXT   1024	/* bytes whose sum is looked up, not computed */
+#define LONG_BYTES  ((size_t)32 << 20)
 
 struct recall {
 	pthread_mutex_t lock;
 	struct keep *keep;		/* the replica is the tag */
+	struct keep *sums;		/* SHA-256 of long texts */
 };
 
 struct recall *recall_new(void)
@@ -22,7 +25,8 @@ struct recall *recall_new(void)
 		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
 	r->keep = keep_new(MOST_BYTES);
-	if (r->keep)
+	r->sums = keep_new(LONG_BYTES);
+	if (r->keep && r->sums)
 		return r;
 	recall_free(r);
 	return NULL;
@@ -33,17 +37,59 @@ void recall_free(struct recall *r)
 	if (!r)
 		return;
 	keep_free(r->keep);
+	keep_free(r->sums);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
 
-static void add_text(struct hash *h, const char *s)
+/* A conversation that is being read. */
+struct reading {
+	struct recall *r;
+	struct hash *h;
+};
+
+/* What was said before is said again at every turn. */
+static void find_sum(struct recall *r, const char *s, size_t len,
+		     uint8_t sum[HASH_LEN])
 {
-	hash_part(h, s, strlen(s));
+	struct tok_ids kept = TOK_IDS_INIT;
+	int32_t words[HASH_LEN / sizeof(int32_t)];
+
+	pthread_mutex_lock(&r->lock);
+	keep_get(r->sums, s, len, &kept, NULL);
+	pthread_mutex_unlock(&r->lock);
+	if (kept.n * sizeof *kept.id == HASH_LEN) {
+		memcpy(sum, kept.id, HASH_LEN);
+	} else {
+		sha256(s, len, sum);
+		memcpy(words, sum, HASH_LEN);
+		pthread_mutex_lock(&r->lock);
+		keep_put(r->sums, s, len, words, sizeof words / sizeof *words,
+			 0);
+		pthread_mutex_unlock(&r->lock);
+	}
+	tok_ids_release(&kept);
+}
+
+/* Texts go in by their sums. */
+static void add_part(const struct reading *x, const char *s, size_t len)
+{
+	uint8_t sum[HASH_LEN];
+
+	if (len >= LONG_TEXT)
+		find_sum(x->r, s, len, sum);
+	else
+		sha256(s, len, sum);
+	hash_add(x->h, sum, sizeof sum);
+}
+
+static void add_text(const struct reading *x, const char *s)
+{
+	add_part(x, s, strlen(s));
 }
 
 /* -1: no memory. */
-static int add_node(struct hash *h, const struct json *j)
+static int add_node(const struct reading *x, const struct json *j)
 {
 	struct str text = STR_INIT;
 	struct jw w;
@@ -52,38 +98,38 @@ static int add_node(struct hash *h, const struct json *j)
 	jw_init(&w, &text);
 	jw_node(&w, j);
 	rc = text.failed ? -1 : 0;
-	hash_part(h, text.buf ? text.buf : "", text.len);
+	add_part(x, text.buf ? text.buf : "", text.len);
 	str_release(&text);
 	return rc;
 }
 
 /* White space at the end is not told apart: clients strip it. */
-static int add_content(struct hash *h, const struct json *j)
+static int add_content(const struct reading *x, const struct json *j)
 {
 	const char *s = json_str(j, "");
 	size_t n = strlen(s);
 
 	if (json_type(j) == JSON_ARRAY)
-		return add_node(h, j);
+		return add_node(x, j);
 	while (n && strchr(" \t\r\n", s[n - 1]))
 		n--;
-	hash_part(h, s, n);
+	add_part(x, s, n);
 	return 0;
 }
 
 /* Names and arguments: clients may give them other ids. */
-static int add_calls(struct hash *h, const struct json *calls)
+static int add_calls(const struct reading *x, const struct json *calls)
 {
 	const struct json *c = json_first(calls);
 	size_t n = json_len(calls);
 	int rc = 0;
 
-	hash_part(h, &n, sizeof n);
+	hash_add(x->h, &n, sizeof n);
 	for (; c && !rc; c = json_next(c)) {
 		const struct json *f = json_get(c, "function");
 
-		add_text(h, json_get_str(f, "name", ""));
-		rc = add_node(h, json_get(f, "arguments"));
+		add_text(x, json_get_str(f, "name", ""));
+		rc = add_node(x, json_get(f, "arguments"));
 	}
 	return rc;
 }
@@ -100,52 +146,50 @@ static int is_own(const struct json *j)
 	return 0;
 }
 
-static int add_answer(struct hash *h, const struct json *message)
+static int add_answer(const struct reading *x, const struct json *message)
 {
 	const struct json *j;
 
-	add_text(h, "assistant");
-	if (add_content(h, json_get(message, "content")) ||
-	    add_calls(h, json_get(message, "tool_calls")))
+	add_text(x, "assistant");
+	if (add_content(x, json_get(message, "content")) ||
+	    add_calls(x, json_get(message, "tool_calls")))
 		return -1;
 	for (j = json_first(message); j; j = json_next(j)) {
 		if (is_own(j) || json_type(j) == JSON_NULL)
 			continue;
-		add_text(h, json_key(j));
-		if (add_node(h, j))
+		add_text(x, json_key(j));
+		if (add_node(x, j))
 			return -1;
 	}
 	return 0;
 }
 
-static int end(struct hash *h, struct recall_key *k)
+int recall_begin(struct recall *r, struct recall_key *k,
+		 const struct json *tools)
 {
-	hash_end(h, k->sum);
-	return 0;
-}
-
-int recall_begin(struct recall_key *k, const struct json *tools)
-{
-	struct hash *h = hash_new();
+	const struct reading x = { r, hash_new() };
 	int rc;
 
-	if (!h)
+	if (!x.h)
 		return -1;
-	rc = tools ? add_node(h, tools) : 0;
-	return end(h, k) || rc ? -1 : 0;
+	rc = tools ? add_node(&x, tools) : 0;
+	hash_end(x.h, k->sum);
+	return rc;
 }
 
-int recall_add(struct recall_key *k, const struct json *message)
+int recall_add(struct recall *r, struct recall_key *k,
+	       const struct json *message)
 {
-	struct hash *h = hash_new();
+	const struct reading x = { r, hash_new() };
 	int rc;
 
-	if (!h)
+	if (!x.h)
 		return -1;
-	hash_part(h, k->sum, sizeof k->sum);
+	hash_add(x.h, k->sum, sizeof k->sum);
 	rc = strcmp(json_get_str(message, "role", ""), "assistant") ?
-	     add_node(h, message) : add_answer(h, message);
-	return end(h, k) || rc ? -1 : 0;
+	     add_node(&x, message) : add_answer(&x, message);
+	hash_end(x.h, k->sum);
+	return rc;
 }
 
 void recall_put(struct recall *r, const struct recall_key *k,

@@ -24,10 +24,12 @@ struct recall_key {
 };
 
 /* Of no message yet, with these tools (or NULL); -1: no memory. */
-int recall_begin(struct recall_key *k, const struct json *tools);
+int recall_begin(struct recall *r, struct recall_key *k,
+		 const struct json *tools);
 /* With one message more: an answer by what it says, without the white space at
  * its end, any other by all that it has, which templates may show; -1. */
-int recall_add(struct recall_key *k, const struct json *message);
+int recall_add(struct recall *r, struct recall_key *k,
+	       const struct json *message);
 
 /* Remembers the tokens of a conversation that ends with an answer, and which
  * replica gave it; old ones are forgotten. */

@@ -376,7 +376,8 @@ static void remember(const struct query *q, const struct choice *h,
 	write_message(q, h, c, &w);
 	jw_end_obj(&w);
 	root = s.failed ? NULL : json_build(s.buf, s.len, NULL);
-	if (root && !recall_add(&k, json_get(root, "message")))
+	if (root && !recall_add(q->c->recall, &k,
+				json_get(root, "message")))
 		recall_put(q->c->recall, &k, prompt_of(q, h), h->r.id,
 			   h->seen, q->home);
 	json_free(root);

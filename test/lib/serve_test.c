@@ -225,13 +225,13 @@ static void tokens_are_read(void **state)
 	expect_parse(WANT_TEXT, "{\"a\":{\"prompt\":[1]}}", 400, "a");
 }
 
-static void key_of(struct recall_key *k, const char *const *messages)
+static void key_of(struct recall *r, struct recall_key *k, const char *const *messages)
 {
-	assert_int_equal(recall_begin(k, NULL), 0);
+	assert_int_equal(recall_begin(r, k, NULL), 0);
 	for (; *messages; messages++) {
 		struct json *m = tree(*messages);
 
-		assert_int_equal(recall_add(k, m), 0);
+		assert_int_equal(recall_add(r, k, m), 0);
 		json_free(m);
 	}
 }
@@ -260,19 +260,19 @@ static void answers_are_remembered(void **state)
 
 	(void)state;
 	assert_non_null(r);
-	key_of(&k, (const char *const[]){ user, said, NULL });
+	key_of(r, &k, (const char *const[]){ user, said, NULL });
 	recall_put(r, &k, &p, answer, 2, 3);
 	recall_put(r, &k, &p, answer, 2, 5);
-	key_of(&k, (const char *const[]){ user, same, NULL });
+	key_of(r, &k, (const char *const[]){ user, same, NULL });
 	assert_int_equal(recall_get(r, &k, &got, &home), 1);
 	assert_int_equal(got.n, 5);
 	assert_int_equal(got.id[4], 5);
 	assert_int_equal(home, 5);
-	key_of(&k, (const char *const[]){ said, user, NULL });
+	key_of(r, &k, (const char *const[]){ said, user, NULL });
 	assert_int_equal(recall_get(r, &k, &got, &home), 0);
 	/* What else a template may show tells conversations apart. */
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-		key_of(&k, (const char *const[]){ others[i][0], others[i][1],
+		key_of(r, &k, (const char *const[]){ others[i][0], others[i][1],
 						  NULL });
 		assert_int_equal(recall_get(r, &k, &got, &home), 0);
 	}
