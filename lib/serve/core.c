@@ -105,10 +105,16 @@ static void *tell(void *arg)
 	return NULL;
 }
 
+int core_threads(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cores < 8 ? 1 : cores < 16 ? 4 : CORE_TELLERS;
+}
+
 static void init_tellers(struct core *c)
 {
-	c->ntellers = sysconf(_SC_NPROCESSORS_ONLN) >= CORE_BIG ?
-		      CORE_TELLERS : 1;
+	c->ntellers = core_threads();
 	for (int i = 0; i < c->ntellers; i++) {
 		c->teller[i].c = c;
 		c->teller[i].last = &c->teller[i].ready;

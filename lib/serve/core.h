@@ -59,8 +59,7 @@ struct burst {
 };
 
 #define CORE_GENS 16		/* replicas of the model */
-#define CORE_BIG 8		/* cores from which on there are more */
-#define CORE_TELLERS 4		/* of them then */
+#define CORE_TELLERS 8		/* at most */
 
 struct core {
 	struct core_opts o;
@@ -91,6 +90,10 @@ struct core {
 	int64_t shown_at;
 	uint64_t shown_tokens;
 };
+
+/* Threads that tell, and that speak HTTP: as many as the machine has room for
+ * beside the rest. */
+int core_threads(void);
 
 /* Takes over n replicas and prompt, which core_close closes. */
 struct core *core_open(const struct core_opts *o, struct gen *const *g, int n,

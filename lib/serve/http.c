@@ -625,8 +625,7 @@ struct http *http_open(const struct http_opts *o, struct core *c,
 {
 	struct http *h = calloc(1, sizeof *h);
 	int fd = h ? listen_at(o, e) : err_set(e, CA_SOFTWARE, "no memory");
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned threads = cores >= CORE_BIG ? 4 : 1;
+	unsigned threads = (unsigned)core_threads();
 
 	if (fd < 0) {
 		free(h);

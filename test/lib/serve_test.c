@@ -225,7 +225,8 @@ static void tokens_are_read(void **state)
 	expect_parse(WANT_TEXT, "{\"a\":{\"prompt\":[1]}}", 400, "a");
 }
 
-static void key_of(struct recall *r, struct recall_key *k, const char *const *messages)
+static void key_of(struct recall *r, struct recall_key *k,
+		   const char *const *messages)
 {
 	assert_int_equal(recall_begin(r, k, NULL), 0);
 	for (; *messages; messages++) {
