@@ -75,10 +75,21 @@ static int record(void *ctx, struct rec *r, struct err *e)
 /* What belongs to a model, and comes from elsewhere than the options. */
 static void check_model(const struct common *c)
 {
+	struct combine_opts plain;
+
+	combine_defaults(&plain);
 	if (!opts.llm.url != !opts.llm.model)
 		die(CA_USAGE, "--llm and --model need each other");
-	if (!opts.llm.url && (opts.llm.prompt || opts.llm.body || c->jobs))
-		die(CA_USAGE, "--prompt, --body and -j need --llm");
+	if (!opts.llm.url && (opts.llm.prompt || opts.llm.body || c->jobs ||
+			      opts.llm.temperature >= 0 ||
+			      opts.llm.max_tokens != plain.llm.max_tokens ||
+			      opts.llm.answers != plain.llm.answers ||
+			      opts.llm.retries != plain.llm.retries ||
+			      opts.llm.answer_s > plain.llm.answer_s ||
+			      opts.llm.answer_s < plain.llm.answer_s))
+		die(CA_USAGE, "--prompt, --body, --temperature, --max-tokens, "
+		    "--answers, --retries, --answer-timeout and -j need "
+		    "--llm");
 	opts.llm.key = getenv("OPENAI_API_KEY");
 	if (opts.llm.key && !*opts.llm.key)
 		opts.llm.key = NULL;

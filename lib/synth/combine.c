@@ -34,6 +34,8 @@ void combine_defaults(struct combine_opts *o)
 
 int combine_mix(struct combine_opts *o, const char *text, struct err *e)
 {
+	double sum = 0;
+
 	memset(o->mix, 0, sizeof(o->mix));
 	while (*text) {
 		size_t name = strcspn(text, "=");
@@ -54,9 +56,10 @@ int combine_mix(struct combine_opts *o, const char *text, struct err *e)
 			return err_set(e, CA_USAGE, "'%.40s' is no share",
 				       text);
 		o->mix[which] = v;
+		sum += v;
 		text = end + (*end == ',');
 	}
-	return 0;
+	return sum > 0 ? 0 : err_set(e, CA_USAGE, "a mix of nothing");
 }
 
 struct combine *combine_open(const struct combine_opts *o, struct err *e)
@@ -74,7 +77,8 @@ struct combine *combine_open(const struct combine_opts *o, struct err *e)
 	c->limits.verbose = o->verbose;
 	c->h.o = &c->limits;
 	c->h.source = "stacks";
-	if (!o->llm.url || !compose_open(c, e))
+	if (!harvest_can_tell(&c->h, e) &&
+	    (!o->llm.url || !compose_open(c, e)))
 		return c;
 	combine_close(c);
 	return NULL;

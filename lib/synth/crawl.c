@@ -178,6 +178,13 @@ static int add_line(const char *path, const struct str *line, struct err *e)
 	       rc;
 }
 
+int harvest_can_tell(const struct harvest *h, struct err *e)
+{
+	const struct str nothing = STR_INIT;
+
+	return h->o->summary ? add_line(h->o->summary, &nothing, e) : 0;
+}
+
 static void write_seconds(const struct harvest *h, struct jw *w)
 {
 	static const char *const name[CRAWL_TIMES] = {
@@ -243,6 +250,8 @@ int crawl_source(struct crawl_opts *o, const char *source,
 	char head[512];
 	int full, rc;
 
+	if (harvest_can_tell(&h, e))
+		return -1;
 	rc = !strcmp(source, "torch") ? crawl_torch(&h, "crawl", e) :
 	     !strcmp(source, "transformers") ? crawl_torch(&h, "hf", e) :
 	     crawl_path(&h, source, e);

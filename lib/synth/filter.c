@@ -49,7 +49,7 @@ void filter_defaults(struct filter_opts *o)
 
 static int parse_checks(struct filter *f, const char *text, struct err *e)
 {
-	while (*text) {
+	for (const char *end = ","; *end; text = end + 1) {
 		size_t n = strcspn(text, ",");
 		int c = 0;
 
@@ -61,7 +61,7 @@ static int parse_checks(struct filter *f, const char *text, struct err *e)
 			return err_set(e, CA_USAGE, "unknown check '%.*s'",
 				       (int)n, text);
 		f->wanted |= 1u << c;
-		text += n + (text[n] == ',');
+		end = text + n;
 	}
 	return 0;
 }
@@ -86,6 +86,12 @@ struct filter *filter_open(const struct filter_opts *o, struct err *e)
 	f->judge.lease_s = o->lease_s;
 	f->judge.seeded = o->seeded;
 	f->judge.seed = o->seed;
+	if (o->min_ms > o->max_ms) {
+		err_set(e, CA_USAGE, "no time is between %g and %g ms",
+			o->min_ms, o->max_ms);
+		filter_close(f);
+		return NULL;
+	}
 	if (!o->checks)
 		f->wanted = (1u << FILTER_CHECKS) - 1;
 	else if (parse_checks(f, o->checks, e)) {

@@ -48,6 +48,10 @@ void harvest_skip(struct harvest *h, const char *name, const char *why);
  * file that the options name.  CA_CANTCREAT. */
 int harvest_tell(const struct harvest *h, const char *head, struct err *e);
 
+/* Whether that file can be written: asked before anything is made.
+ * CA_CANTCREAT. */
+int harvest_can_tell(const struct harvest *h, struct err *e);
+
 /* Whether -n has been reached. */
 int harvest_full(const struct harvest *h);
 

@@ -134,9 +134,16 @@ combine() {
 	[ "$(wc -l <out)" = 3 ]
 	run -65 combine --count 7 --mix x1=1 in
 	run -65 combine --count 1 --mix transformers=1 in
-	for mix in x6=1 x2 x2=a y2=1 'x2=1,,'; do
+	for mix in x6=1 x2 x2=a y2=1 'x2=1,,' '' x2=0; do
 		run -64 combine --mix "$mix" in
 	done
+	for words in '--answers 3' '--retries 1' '--temperature 0' '--max-tokens 9' \
+		'--answer-timeout 3s' '-j 2' '--llm http://localhost:1/v1'; do
+		# shellcheck disable=SC2086
+		run -64 combine $words in
+	done
+	run -73 --separate-stderr combine --count 1 --summary nowhere/sum in
+	[ "$output" = '' ]
 }
 
 @test "pieces that attack cost a draw" {

@@ -75,6 +75,8 @@ model() { # a word that makes it another one
 	mkdir none
 	run -65 "$bin/ca-crawl" none
 	run -66 "$bin/ca-crawl" nowhere
+	run -73 --separate-stderr "$bin/ca-crawl" --summary none/no/sum a.py
+	[ "$output" = '' ]
 	run -64 "$bin/ca-crawl"
 }
 

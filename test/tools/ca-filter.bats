@@ -76,6 +76,7 @@ def shapes():
 		task multiple 'return x * 0.37 + 0 * y'
 		task other 'return (x.sigmoid() + y.sigmoid()).mean(0) + 1' \
 			'torch.rand(65536, 8), torch.rand(65536, 8)'
+		task two 'return (x[0, 0] > 0) + 1.0 + 0 * y.sum()'
 		task weights 'return x + y + 1e-4 * self.l(x)' \
 			'torch.randn(32, 16), torch.randn(32, 16)' \
 			'self.l = nn.Linear(16, 16)'
@@ -98,6 +99,7 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 	copy trivial
 	multiple trivial
 	other trivial
+	two trivial
 	weights trivial
 	swapped trivial
 	END
@@ -187,6 +189,15 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 	[ "$(sed -n 1p hash)" = "$(sed -n 2p hash)" ]
 	[ "$(sort -u hash | wc -l)" = 4 ]
 	[ "$(jq -c .ops out | tail -n 1)" = '["relu","mul","add"]' ]
+}
+
+@test "words that would keep all or nothing are usage" {
+	for words in '--checks nonsense' '--checks=' '--checks eager,' '--checks ,eager' \
+		'--min-ms 5 --max-ms 1'; do
+		# shellcheck disable=SC2086
+		run -64 "$bin/ca-filter" --device cpu $words /dev/null
+	done
+	run -0 "$bin/ca-filter" --device cpu --checks eager,time --min-ms 2 --max-ms 2 /dev/null
 }
 
 @test "limits of time and memory; --exhaustive goes on" {
