@@ -84,13 +84,26 @@ size_t nvcc_steps_at(const struct plan_unit *u)
 	       STEPS_AT : 0;
 }
 
-/* The unit's command as one that tells its steps instead: its object. */
+/* Its object are the steps, or `none` where cudafe++ does not read a pipe. */
+static const char dry_script[] =
+	"exec >../out/0/object.o\n"
+	"steps=$(\"$@\" 2>&1 | sed -n 's,^#[$] ,,p')\n"
+	"for d; do :; done\n"
+	"host=$(printf '%s\\n' \"$steps\" | sed -n \"/^cudafe++ /{\n"
+	"	s,$d/,../out/0/,g; s,--gen_module_id_file ,,\n"
+	"	s, \\\"[^\\\"]*\\\" *$, -,; p; }\")\n"
+	"id=${host#*--module_id_file_name \\\"}\n"
+	"printf _00000000_4_unit >\"${id%%\\\"*}\"\n"
+	"PATH=${1%/*}:$PATH\n"
+	"echo 'int read_it;' | eval \"$host\" 2>/dev/null |\n"
+	"	grep -q read_it && printf '%s\\n' \"$steps\" || echo none\n";
+
+/* The unit's command as one that tells its steps instead. */
 static int dry_command(const struct plan_unit *u, char dir[64],
 		       struct plan_unit *dry)
 {
 	static const char *const begin[] = {
-		"/bin/sh", "-c", ("\"$@\" 2>&1 | sed -n 's,^#[$] ,,p' "
-				  ">../out/0/object.o"), "nvcc", NULL
+		"/bin/sh", "-c", dry_script, "nvcc", NULL
 	};
 	const char *out = NULL, *slash;
 	size_t n = 0, i;
