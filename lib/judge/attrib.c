@@ -7,13 +7,15 @@
  * without a file.  DESIGN 6 lets ATen move data for a quarter of a call.  The
  * shim itself spends time in torch, and an allocation or a view costs as much
  * in a call of 20 us as in one of 20 ms, so some multiple of what an empty
- * call takes here is free: below it an evader remains unseen.  In other foreign
- * code the shim has nothing to do, so that there no more than a constant is,
- * and no share: threads that are busy beside it would make any share small.
+ * call takes here is free beside it: below it an evader remains unseen.  In
+ * other foreign code the shim has nothing to do, so that there no more than a
+ * constant is, and no share: threads that are busy beside it would make any
+ * share small.
  */
 #include "judge/attrib.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +23,17 @@
 #include "judge/stats.h"
 
 #define FOREIGN_SHARE 0.25
-#define FREE_NS 100e3		/* nobody minds, in a call, */
+#define FREE_NS 50e3		/* nobody minds beyond that, in a call, */
 #define FREE_PART 50e3		/* and for each result */
+#define FREE_RARE 100e3		/* of strange code, now and then */
 #define FREE_STRANGE 4e3	/* in a call, where the shim does not go, */
 #define OFTEN_STRANGE 20e3	/* of one call at most: a library that stirs
 				 * now and then does no work */
 #define FREE_IDLE 4		/* with so many times an empty call's */
+#define NEAR 4			/* what exceeds by less has to in most calls:
+				 * others' bursts make some of them long */
+#define BUSY 8			/* so many times longer takes an empty call
+				 * that others press on */
 /* A call that takes longer than this beyond what is free computes something,
  * and a twentieth of it at least has to be the candidate's.  Python alone
  * takes half a millisecond where others press on its caches. */
@@ -36,6 +43,7 @@
 				 * that is short */
 #define SHORT_NS 300e3
 #define FEW 4			/* samples that say nothing by themselves */
+#define FEW_SPOTS 16		/* of those that were ordered */
 #define SIGMAS 3		/* by which chance has to be excluded */
 
 static int is_own(enum place p)
@@ -92,6 +100,14 @@ void attrib_see(struct attribution *a, int64_t when, enum place p, double ns)
 		a->now.own += ns;
 }
 
+void attrib_spot(struct attribution *a, enum place p)
+{
+	a->spot.all++;
+	a->spot.user += (uint64_t)is_user(p);
+	a->spot.foreign += (uint64_t)is_foreign(p);
+	a->spot.strange += (uint64_t)is_strange(p);
+}
+
 static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 {
 	sum->length += c->length;
@@ -104,13 +120,27 @@ static void add_call(struct attrib_call *sum, const struct attrib_call *c)
 	sum->during_foreign += c->during_foreign;
 }
 
+/* One in 1 << thin is kept, counted from the first: every other one makes
+ * room. */
+static void keep_call(struct attribution *a, const struct attrib_call *c,
+		      uint64_t nth)
+{
+	if (nth & ((UINT64_C(1) << a->thin) - 1))
+		return;
+	if (a->ncall == ATTRIB_CALLS) {
+		for (a->ncall = 0; a->ncall < ATTRIB_CALLS / 2; a->ncall++)
+			a->call[a->ncall] = a->call[2 * a->ncall];
+		a->thin++;
+	}
+	a->call[a->ncall++] = *c;
+}
+
 void attrib_keep(struct attribution *a, int64_t length_ns)
 {
 	a->now.length = (double)length_ns;
 	a->now.often = fmin(a->now.strange, OFTEN_STRANGE);
 	add_call(&a->all, &a->now);
-	if (a->ncall < ATTRIB_CALLS)
-		a->call[a->ncall++] = a->now;
+	keep_call(a, &a->now, a->kept++);
 }
 
 void attrib_add(struct attribution *sum, const struct attribution *a)
@@ -123,9 +153,13 @@ void attrib_add(struct attribution *sum, const struct attribution *a)
 	sum->moved += a->moved;
 	for (int i = 0; i < PLACES; i++)
 		sum->ns[i] += a->ns[i];
-	for (size_t i = 0; i < a->ncall && sum->ncall < ATTRIB_CALLS; i++)
-		sum->call[sum->ncall++] = a->call[i];
+	for (size_t i = 0; i < a->ncall; i++)
+		keep_call(sum, &a->call[i], sum->kept++);
 	add_call(&sum->all, &a->all);
+	sum->spot.all += a->spot.all;
+	sum->spot.user += a->spot.user;
+	sum->spot.foreign += a->spot.foreign;
+	sum->spot.strange += a->spot.strange;
 	if (a->foreign_ns > sum->foreign_ns) {
 		sum->foreign_ns = a->foreign_ns;
 		snprintf(sum->foreign, sizeof(sum->foreign), "%s",
@@ -187,47 +221,71 @@ static int exceeds(double ns, double free_ns, double each)
 }
 
 /*
- * Whether more than its share of the user time, and more than is free, was
- * foreign.  What looks like n samples, of which the share is expected, has a
- * spread of sqrt(n share (1 - share)).
+ * Whether more than its share of the user time, and what is free beside it, was
+ * foreign: the shim alone has a share of a quarter, and where others press on
+ * the machine its Python takes longer as well.  What looks like n samples, of
+ * which the share is expected, has a spread of sqrt(n share (1 - share)).
  */
-static int is_much(double foreign, double user, double free_ns, double each)
+static int is_much(double foreign, double user, double free_ns, double each,
+		   double sigmas)
 {
-	double spread = sqrt(user * each * FOREIGN_SHARE *
-			     (1 - FOREIGN_SHARE));
+	double spread = sqrt(each * (free_ns + user * FOREIGN_SHARE *
+						       (1 - FOREIGN_SHARE)));
 
-	return foreign - SIGMAS * spread > FOREIGN_SHARE * user &&
-	       exceeds(foreign, free_ns, each);
+	return foreign - sigmas * spread > FOREIGN_SHARE * user + free_ns;
+}
+
+/* What is free in a call, of strange and of all foreign code. */
+static double free_strange(const struct attrib_idle *idle)
+{
+	return FREE_RARE + FREE_PART * idle->parts;
+}
+
+static double free_foreign(const struct attrib_idle *idle)
+{
+	return FREE_NS + FREE_PART * idle->parts +
+	       FREE_IDLE * idle->foreign_ns;
 }
 
 /* Of some calls together; `which` names them. */
-static int judge_calls(double calls, const struct attrib_call *sum,
-		       const struct attribution *a,
-		       const struct attrib_idle *idle, const char *which,
-		       char *text, size_t len)
+static int judge_strange(double calls, const struct attrib_call *sum,
+			 const struct attribution *a,
+			 const struct attrib_idle *idle, const char *which,
+			 char *text, size_t len)
 {
 	const char *name = *a->foreign ? a->foreign : "generated code";
-	double strange = (FREE_NS + FREE_PART * idle->parts) * calls;
-	double foreign = strange + FREE_IDLE * idle->foreign_ns * calls;
-	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
 	double each = rhythm(a);
 
 	if (exceeds(sum->often, FREE_STRANGE * calls, each) ||
-	    exceeds(sum->strange, strange, each)) {
+	    exceeds(sum->strange, free_strange(idle) * calls, each)) {
 		snprintf(text, len, "%.0f us of %s went to code that is "
 			 "neither the candidate's nor PyTorch's, as NumPy's "
 			 "or made at run time; most foreign time to %s",
 			 sum->strange / calls / 1e3, which, name);
 		return 1;
 	}
-	if (is_much(sum->foreign, sum->user, foreign, each)) {
+	return 0;
+}
+
+static int judge_share(double calls, const struct attrib_call *sum,
+		       const struct attribution *a,
+		       const struct attrib_idle *idle, const char *which,
+		       char *text, size_t len)
+{
+	const char *name = *a->foreign ? a->foreign : "generated code";
+	double foreign = free_foreign(idle) * calls;
+	double work = sum->user - FREE_IDLE * idle->user_ns * calls;
+	double each = rhythm(a);
+
+	if (is_much(sum->foreign, sum->user, foreign, each, SIGMAS)) {
 		snprintf(text, len, "%.0f %% of %s's CPU time (%.0f us) "
 			 "went to code that is not the candidate's, most of "
 			 "it to %s", 100 * sum->foreign / sum->user, which,
 			 sum->foreign / calls / 1e3, name);
 		return 1;
 	}
-	if (is_much(sum->during_foreign, sum->during_user, foreign, each)) {
+	if (is_much(sum->during_foreign, sum->during_user, foreign, each,
+		    SIGMAS)) {
 		snprintf(text, len, "%.0f of the %.0f us of %s passed with a "
 			 "thread in code that is not the candidate's, most of "
 			 "it in %s", sum->during_foreign / calls / 1e3,
@@ -267,8 +325,93 @@ static int judge_short(const struct attribution *a,
 	qsort(call, a->ncall, sizeof(call[0]), by_length);
 	for (size_t i = 0; i < half; i++)
 		add_call(&sum, &call[i]);
-	return judge_calls((double)half, &sum, a, idle, "a shorter call", text,
-			   len);
+	return judge_strange((double)half, &sum, a, idle, "a shorter call",
+			     text, len) ||
+	       judge_share((double)half, &sum, a, idle, "a shorter call",
+			   text, len);
+}
+
+/* What a call in the middle does, as often as there were calls. */
+static struct attrib_call in_middle(const struct attribution *a)
+{
+	static const size_t field[] = {
+		offsetof(struct attrib_call, user),
+		offsetof(struct attrib_call, foreign),
+		offsetof(struct attrib_call, own),
+		offsetof(struct attrib_call, during_user),
+		offsetof(struct attrib_call, during_foreign),
+	};
+	struct attrib_call sum = { 0 };
+	double v[ATTRIB_CALLS];
+
+	for (size_t k = 0; k < sizeof(field) / sizeof(field[0]); k++) {
+		for (size_t i = 0; i < a->ncall; i++)
+			memcpy(&v[i], (const char *)&a->call[i] + field[k],
+			       sizeof(v[i]));
+		v[0] = (double)a->calls * middle(v, a->ncall);
+		memcpy((char *)&sum + field[k], &v[0], sizeof(v[0]));
+	}
+	return sum;
+}
+
+/*
+ * All calls.  Where others press on the machine, a few of them take
+ * milliseconds more in whatever code they were: little more than is free has
+ * to be in most calls.  The little that a few could do is worth nothing.
+ */
+static int judge_all(const struct attribution *a,
+		     const struct attrib_idle *idle, char *text, size_t len)
+{
+	double calls = (double)a->calls;
+	struct attrib_call mid;
+
+	if (judge_strange(calls, &a->all, a, idle, "a call", text, len))
+		return 1;
+	if (!judge_share(calls, &a->all, a, idle, "a call", text, len))
+		return 0;
+	if (a->ncall < FEW ||
+	    a->all.foreign > NEAR * free_foreign(idle) * calls ||
+	    a->all.user > NEAR * (LONG_NS + FREE_IDLE * idle->user_ns) * calls)
+		return 1;
+	mid = in_middle(a);
+	return judge_share(calls, &mid, a, idle, "a call", text, len);
+}
+
+/*
+ * Who knows the rhythm is elsewhere at its samples' times, but not at those of
+ * samples that were ordered.  They come by the clock on the wall, so that they
+ * tell shares; how much there was to share, the kernel's books say.  Whether
+ * more than is allowed was foreign, by so many spreads.
+ */
+static int spots_exceed(const struct attribution *a,
+			const struct attrib_idle *idle, double sigmas,
+			double *us)
+{
+	double n = (double)a->spot.user, k = (double)a->spot.foreign;
+	double s = (double)a->spot.strange, cpu = a->missing_ns, each;
+
+	if (n < FEW_SPOTS)
+		return 0;
+	for (int i = 0; i < PLACES; i++)
+		cpu += a->ns[i];
+	each = cpu / (double)a->calls / (double)a->spot.all;
+	*us = k * each / 1e3;
+	return (s - sigmas * sqrt(s)) * each > free_strange(idle) ||
+	       is_much(k * each, n * each, free_foreign(idle), each, sigmas);
+}
+
+static int judge_spots(const struct attribution *a,
+		       const struct attrib_idle *idle, char *text, size_t len)
+{
+	double us;
+
+	if (!spots_exceed(a, idle, SIGMAS, &us))
+		return 0;
+	snprintf(text, len, "%.0f %% of a call's CPU time (%.0f us) went to "
+		 "code that is not the candidate's, seen at times that nobody "
+		 "can foresee", 100 * (double)a->spot.foreign /
+		 (double)a->spot.user, us);
+	return 1;
 }
 
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
@@ -289,17 +432,30 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 	}
 	if (a->samples < FEW)
 		return 0;
-	if (judge_calls((double)a->calls, &a->all, a, idle, "a call", text,
-			len))
-		return 1;
-	return judge_short(a, idle, text, len);
+	return judge_all(a, idle, text, len) ||
+	       judge_short(a, idle, text, len) ||
+	       judge_spots(a, idle, text, len);
 }
 
-int attrib_doubts(const struct attribution *a)
+int attrib_is_close(const struct attribution *a,
+		    const struct attrib_idle *idle)
 {
-	double ns = a->all.often, each = rhythm(a);
+	struct attrib_idle busy = *idle;
+	char text[256];
+
+	busy.foreign_ns *= BUSY;
+	busy.user_ns *= BUSY;
+	return !attrib_judge(a, &busy, text, sizeof(text));
+}
+
+int attrib_doubts(const struct attribution *a, const struct attrib_idle *idle)
+{
+	double ns = a->all.often, each = rhythm(a), us;
 	double free_ns = FREE_STRANGE * (double)a->calls;
 
+	if (spots_exceed(a, idle, 0, &us) &&
+	    !spots_exceed(a, idle, SIGMAS, &us))
+		return 1;
 	return ns >= 2 * each && !exceeds(ns, free_ns, each) &&
 	       ns + SIGMAS * sqrt(ns * each) > free_ns;
 }
@@ -320,6 +476,11 @@ void attrib_write(const struct attribution *a, int measured, struct jw *w)
 		return;
 	}
 	jw_kint(w, "samples", (int64_t)a->samples);
+	jw_key(w, "unforeseen");
+	jw_obj(w);
+	jw_kint(w, "samples", (int64_t)a->spot.user);
+	jw_kint(w, "foreign", (int64_t)a->spot.foreign);
+	jw_end_obj(w);
 	jw_key(w, "us");
 	jw_obj(w);
 	for (int i = 0; i < PLACES; i++)

@@ -36,8 +36,13 @@ struct attribution {
 				 * the candidate's nor allowed, "" for none */
 	double foreign_ns;
 	struct attrib_call all;			/* sums of all of them, */
-	struct attrib_call call[ATTRIB_CALLS];	/* and the first */
-	size_t ncall;
+	struct attrib_call call[ATTRIB_CALLS];	/* and an even part: one in */
+	size_t ncall;				/* 1 << thin */
+	unsigned thin;
+	uint64_t kept;			/* of which these are a part */
+	struct {			/* samples that were ordered */
+		uint64_t all, user, foreign, strange;	/* (sampler.h) */
+	} spot;
 	struct attrib_call now;			/* the one under way, */
 	int64_t until_user, until_foreign; /* and what of it is counted */
 };
@@ -47,6 +52,8 @@ struct attribution {
 void attrib_call(struct attribution *a);
 void attrib_see(struct attribution *a, int64_t when, enum place p, double ns);
 void attrib_keep(struct attribution *a, int64_t length_ns);
+/* An ordered sample: a thread was in p. */
+void attrib_spot(struct attribution *a, enum place p);
 
 /* Adds what another process of the same candidate did. */
 void attrib_add(struct attribution *sum, const struct attribution *a);
@@ -61,6 +68,10 @@ struct attrib_idle {
 /* By the calls in the middle: what pressed on some of them must not make more
  * free. */
 void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
+/* Whether a verdict of 1 stands on what an empty call took when that was
+ * measured: where others press on the machine by now, it takes longer. */
+int attrib_is_close(const struct attribution *a,
+		    const struct attrib_idle *idle);
 
 /*
  * 0: nothing speaks against the candidate's own kernels having done the work.
@@ -70,9 +81,10 @@ void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle);
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 		 char *text, size_t len);
 
-/* Whether something was seen of code that is neither the candidate's nor
- * torch's, and more calls could tell whether that is more than chance. */
-int attrib_doubts(const struct attribution *a);
+/* Whether something was seen that does not decide, of code that is neither the
+ * candidate's nor torch's or at times that nobody can foresee, and more calls
+ * could tell whether it is more than chance. */
+int attrib_doubts(const struct attribution *a, const struct attrib_idle *idle);
 
 /* The object verify.attribution; null where nobody looked.  `measured`: with
  * what differs from run to run. */

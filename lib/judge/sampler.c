@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "judge/sampler.h"
 
+#include <dirent.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,30 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rand.h"
+
 /* With its first page within what perf_event_mlock_kb (516) gives everybody. */
 #define RING_BYTES ((size_t)512 << 10)
 #define CPUS_MAX 1024
+#define SPOT_BYTES ((size_t)4 << 10)
+#define SPOT_THREADS 256	/* each takes a descriptor */
+#define SOON_NS 10000		/* the kernel knows nothing shorter */
+#define LATE_NS 200000
 
 struct ring {
 	int fd;
+	size_t bytes;
 	/* The data lies a page behind. */
 	struct perf_event_mmap_page *head;
+};
+
+/* An event of one thread that gives a sample when it is told to. */
+struct spot {
+	struct ring ring;
+	pid_t tid;
+	int64_t when;		/* of the order */
+	int due;		/* it was not carried out yet */
+	unsigned seen;		/* by which list of threads */
 };
 
 struct sampler {
@@ -32,6 +49,10 @@ struct sampler {
 	uint64_t period_ns;	/* of its first thread */
 	int no_kernel;
 	unsigned turn;
+	struct spot *spot;
+	size_t nspot;
+	unsigned orders;
+	struct rng rng;
 	struct sampled seen;
 };
 
@@ -57,7 +78,7 @@ static size_t page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static int event_open(pid_t pid, int cpu, uint64_t period_ns, int no_kernel)
+static struct perf_event_attr attr_of(uint64_t period_ns, int no_kernel)
 {
 	struct perf_event_attr a;
 
@@ -69,8 +90,6 @@ static int event_open(pid_t pid, int cpu, uint64_t period_ns, int no_kernel)
 	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
 			PERF_SAMPLE_PERIOD | PERF_SAMPLE_STACK_USER;
 	a.sample_stack_user = SAMPLE_WORDS * sizeof(uint64_t);
-	a.inherit = 1;
-	a.mmap = 1;		/* of executable memory */
 	a.sample_id_all = 1;
 	a.use_clockid = 1;
 	a.clockid = CLOCK_MONOTONIC;
@@ -78,40 +97,63 @@ static int event_open(pid_t pid, int cpu, uint64_t period_ns, int no_kernel)
 	a.wakeup_watermark = 1u << 30;	/* we come by ourselves */
 	a.exclude_kernel = !!no_kernel;
 	a.exclude_hv = 1;
-	return (int)syscall(SYS_perf_event_open, &a, pid, cpu, -1,
+	return a;
+}
+
+static int event_open(struct perf_event_attr *a, pid_t pid, int cpu)
+{
+	return (int)syscall(SYS_perf_event_open, a, pid, cpu, -1,
 			    PERF_FLAG_FD_CLOEXEC);
 }
 
-/* perf_event_paranoid may allow the one and not the other. */
-static int ring_open(struct sampler *s, struct ring *r, pid_t pid, int cpu)
+static int ring_map(struct ring *r, size_t bytes)
 {
-	r->fd = s->no_kernel ? -1 : event_open(pid, cpu, s->period_ns, 0);
-	if (r->fd < 0) {
-		r->fd = event_open(pid, cpu, s->period_ns, 1);
-		s->no_kernel = 1;
-	}
-	if (r->fd < 0)
-		return -1;
-	r->head = mmap(NULL, page_size() + RING_BYTES,
-		       PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+	r->bytes = bytes;
+	r->head = mmap(NULL, page_size() + bytes, PROT_READ | PROT_WRITE,
+		       MAP_SHARED, r->fd, 0);
 	if (r->head != MAP_FAILED)
 		return 0;
 	close(r->fd);
 	return -1;
 }
 
+static void ring_close(struct ring *r)
+{
+	munmap(r->head, page_size() + r->bytes);
+	close(r->fd);
+}
+
+/* perf_event_paranoid may allow the one and not the other. */
+static int ring_open(struct sampler *s, struct ring *r, pid_t pid, int cpu)
+{
+	struct perf_event_attr a = attr_of(s->period_ns, s->no_kernel);
+
+	a.inherit = 1;
+	a.mmap = 1;		/* of executable memory */
+	r->fd = event_open(&a, pid, cpu);
+	if (r->fd < 0 && !s->no_kernel) {
+		s->no_kernel = a.exclude_kernel = 1;
+		r->fd = event_open(&a, pid, cpu);
+	}
+	return r->fd < 0 ? -1 : ring_map(r, RING_BYTES);
+}
+
 struct sampler *sampler_manual(struct err *e)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
 
-	if (s)
+	if (s) {
 		s->seen.at = malloc(SAMPLES_MAX * sizeof(*s->seen.at));
-	if (s && s->seen.at) {
+		s->seen.spot = malloc(SPOTS_MAX * sizeof(*s->seen.spot));
+		s->spot = malloc(SPOT_THREADS * sizeof(*s->spot));
+	}
+	if (s && s->seen.at && s->seen.spot && s->spot) {
+		rng_fresh(&s->rng);
 		s->no_kernel = 1;
 		sampler_reset(s, 0);
 		return s;
 	}
-	free(s);
+	sampler_close(s);
 	err_set(e, CA_SOFTWARE, "out of memory");
 	return NULL;
 }
@@ -147,12 +189,14 @@ void sampler_close(struct sampler *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->n; i++) {
-		munmap(s->ring[i].head, page_size() + RING_BYTES);
-		close(s->ring[i].fd);
-	}
+	for (size_t i = 0; i < s->n; i++)
+		ring_close(&s->ring[i]);
+	for (size_t i = 0; i < s->nspot; i++)
+		ring_close(&s->spot[i].ring);
 	free(s->ring);
+	free(s->spot);
 	free(s->seen.at);
+	free(s->seen.spot);
 	free(s);
 }
 
@@ -175,7 +219,7 @@ void sampler_reset(struct sampler *s, uint64_t period_ns)
 		s->period_ns = period_ns;
 	s->seen.thin = 1;
 	s->turn = 0;
-	s->seen.n = 0;
+	s->seen.n = s->seen.nspot = 0;
 	s->seen.lost_ns = 0;
 	s->seen.mapped = 0;
 }
@@ -200,18 +244,12 @@ void sampler_put(struct sampler *s, const struct sample_at *at)
 	s->seen.at[s->seen.n++] = *at;
 }
 
-static void on_sample(struct sampler *s, const struct rec_sample *r,
-		      int64_t from)
+static struct sample_at sample_of(const struct rec_sample *r, int64_t stands)
 {
-	/* The kernel does not tell of a period that was changed. */
 	struct sample_at at = {
-		.ip = r->ip, .when = (int64_t)r->time,
-		.stands = (int64_t)(r->tid == (uint32_t)s->pid ?
-				    s->period_ns : r->period)
+		.ip = r->ip, .when = (int64_t)r->time, .stands = stands
 	};
 
-	if ((int64_t)r->time < from)
-		return;
 	at.kernel = (r->h.misc & PERF_RECORD_MISC_CPUMODE_MASK) !=
 		    PERF_RECORD_MISC_USER;
 	/* Less where the stack could not be read. */
@@ -219,7 +257,18 @@ static void on_sample(struct sampler *s, const struct rec_sample *r,
 		at.n = (int)(r->used / sizeof(uint64_t));
 		memcpy(at.stack, r->stack, sizeof(at.stack));
 	}
-	sampler_put(s, &at);
+	return at;
+}
+
+static void on_sample(struct sampler *s, const struct rec_sample *r,
+		      int64_t from)
+{
+	/* The kernel does not tell of a period that was changed. */
+	struct sample_at at = sample_of(r, (int64_t)
+		(r->tid == (uint32_t)s->pid ? s->period_ns : r->period));
+
+	if (at.when >= from)
+		sampler_put(s, &at);
 }
 
 /* A record, copied out of the ring; time is the last word of all but samples
@@ -249,9 +298,10 @@ static void on_record(struct sampler *s, const char *rec, size_t len,
 		s->seen.mapped++;
 }
 
-static void from_ring(void *out, const char *data, uint64_t at, size_t n)
+static void from_ring(void *out, const struct ring *r, uint64_t at, size_t n)
 {
-	size_t off = at % RING_BYTES, first = RING_BYTES - off;
+	const char *data = (const char *)r->head + page_size();
+	size_t off = at % r->bytes, first = r->bytes - off;
 
 	if (first > n)
 		first = n;
@@ -259,35 +309,151 @@ static void from_ring(void *out, const char *data, uint64_t at, size_t n)
 	memcpy((char *)out + first, data, n - first);
 }
 
-static void drain_ring(struct sampler *s, struct ring *r, int64_t from)
+#define REC_MAX 1024
+
+/* The next record, cut to REC_MAX bytes, of h->size.  0: there is none. */
+static int next_record(struct ring *r, struct perf_event_header *h, char *rec)
 {
-	const char *data = (const char *)r->head + page_size();
 	uint64_t head = __atomic_load_n(&r->head->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = r->head->data_tail;
-	_Alignas(8) char rec[1024];
 
-	while (from != INT64_MAX && tail < head) {
-		struct perf_event_header h;
-		size_t len;
+	if (tail >= head)
+		return 0;
+	from_ring(h, r, tail, sizeof(*h));
+	if (h->size < sizeof(*h)) {	/* cannot be */
+		__atomic_store_n(&r->head->data_tail, head, __ATOMIC_RELEASE);
+		return 0;
+	}
+	from_ring(rec, r, tail, h->size < REC_MAX ? h->size : REC_MAX);
+	__atomic_store_n(&r->head->data_tail, tail + h->size,
+			 __ATOMIC_RELEASE);
+	return 1;
+}
 
-		from_ring(&h, data, tail, sizeof(h));
-		if (h.size < sizeof(h))
-			break;		/* cannot be */
-		len = h.size < sizeof(rec) ? h.size : sizeof(rec);
-		from_ring(rec, data, tail, len);
-		if (len == h.size)
-			on_record(s, rec, len, from);
+static void drain_ring(struct sampler *s, struct ring *r, int64_t from)
+{
+	_Alignas(8) char rec[REC_MAX];
+	struct perf_event_header h;
+
+	if (from == INT64_MAX) {
+		uint64_t head = __atomic_load_n(&r->head->data_head,
+						__ATOMIC_ACQUIRE);
+
+		__atomic_store_n(&r->head->data_tail, head, __ATOMIC_RELEASE);
+		return;
+	}
+	while (next_record(r, &h, rec)) {
+		if (h.size <= REC_MAX)
+			on_record(s, rec, h.size, from);
 		else if (h.type == PERF_RECORD_MMAP)
 			s->seen.mapped++;	/* a name without end */
-		tail += h.size;
 	}
-	__atomic_store_n(&r->head->data_tail, head, __ATOMIC_RELEASE);
+}
+
+static void drain_spot(struct sampler *s, struct spot *p, int64_t from)
+{
+	_Alignas(8) char rec[REC_MAX];
+	struct perf_event_header h;
+
+	while (next_record(&p->ring, &h, rec)) {
+		struct rec_sample r;
+
+		if (h.type != PERF_RECORD_SAMPLE)
+			continue;
+		p->due = 0;
+		memset(&r, 0, sizeof(r));
+		memcpy(&r, rec, h.size < sizeof(r) ? h.size : sizeof(r));
+		/* A thread that slept is seen as it wakes, which says nothing
+		 * of the time before. */
+		if (p->when >= from && (int64_t)r.time < p->when + LATE_NS &&
+		    s->seen.nspot < SPOTS_MAX)
+			s->seen.spot[s->seen.nspot++] = sample_of(&r, 0);
+	}
 }
 
 void sampler_drain(struct sampler *s, int64_t from)
 {
 	for (size_t i = 0; i < s->n; i++)
 		drain_ring(s, &s->ring[i], from);
+	for (size_t i = 0; i < s->nspot; i++)
+		drain_spot(s, &s->spot[i], from);
+}
+
+static struct spot *spot_of(struct sampler *s, pid_t tid)
+{
+	struct perf_event_attr a = attr_of(SOON_NS, s->no_kernel);
+	struct spot *p;
+
+	for (size_t i = 0; i < s->nspot; i++)
+		if (s->spot[i].tid == tid)
+			return &s->spot[i];
+	if (s->nspot == SPOT_THREADS) {
+		/* Nobody is passed over for long. */
+		size_t i = rng_u64(&s->rng) % s->nspot;
+
+		ring_close(&s->spot[i].ring);
+		s->spot[i] = s->spot[--s->nspot];
+	}
+	a.disabled = 1;
+	p = &s->spot[s->nspot];
+	memset(p, 0, sizeof(*p));
+	p->tid = tid;
+	p->ring.fd = event_open(&a, tid, -1);
+	if (p->ring.fd < 0 || ring_map(&p->ring, SPOT_BYTES))
+		return NULL;
+	s->nspot++;
+	return p;
+}
+
+/* Those of threads that have gone. */
+static void forget_spots(struct sampler *s)
+{
+	for (size_t i = s->nspot; i-- > 0; )
+		if (s->spot[i].seen != s->orders) {
+			ring_close(&s->spot[i].ring);
+			s->spot[i] = s->spot[--s->nspot];
+		}
+}
+
+static void order(struct spot *p, int64_t now)
+{
+	if (p->due) {
+		/* It waits for its thread, or was switched off while it was
+		 * told to go on. */
+		ioctl(p->ring.fd, PERF_EVENT_IOC_ENABLE, 0);
+	} else if (!ioctl(p->ring.fd, PERF_EVENT_IOC_REFRESH, 1)) {
+		p->due = 1;
+		p->when = now;
+	}
+}
+
+void sampler_order(struct sampler *s, int64_t from, int64_t now)
+{
+	char path[64];
+	struct dirent *d;
+	DIR *dir;
+
+	if (!s->n)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)s->pid);
+	dir = opendir(path);
+	s->orders++;
+	while (dir && (d = readdir(dir))) {
+		struct spot *p = *d->d_name == '.' ? NULL :
+				 spot_of(s, atoi(d->d_name));
+
+		if (!p)
+			continue;
+		p->seen = s->orders;
+		drain_spot(s, p, from);
+		order(p, now);
+	}
+	if (dir)
+		closedir(dir);
+	for (size_t i = 0; i < s->nspot; i++)
+		if (s->spot[i].seen != s->orders)
+			drain_spot(s, &s->spot[i], from);
+	forget_spots(s);
 }
 
 static int by_time(const void *a, const void *b)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where all threads of another process execute, sampled by the kernel
- * (perf_event_open, the software CPU clock), which the process can neither
- * see nor stop.  Where the kernel refuses that, the tracer looks itself.
+ * (perf_event_open, the software CPU clock), which the process cannot stop.
+ * It sees in its own clock that samples take time, and so their rhythm; what
+ * is ordered besides cannot be foreseen.  Where the kernel refuses all that,
+ * the tracer looks itself.
  */
 #ifndef CA_JUDGE_SAMPLER_H
 #define CA_JUDGE_SAMPLER_H
@@ -15,6 +17,7 @@
 #define SAMPLE_WORDS 16
 #define SAMPLE_CODE 16
 #define SAMPLES_MAX 16384
+#define SPOTS_MAX 4096
 
 struct sample_at {
 	uint64_t ip;
@@ -32,6 +35,8 @@ struct sampled {
 	struct sample_at *at;	/* SAMPLES_MAX of them */
 	size_t n;
 	unsigned thin;		/* one in so many is kept */
+	struct sample_at *spot;	/* those that were ordered, SPOTS_MAX */
+	size_t nspot;
 	double lost_ns;		/* of samples that found no room */
 	uint64_t mapped; /* times at which memory became executable */
 };
@@ -57,6 +62,9 @@ void sampler_reset(struct sampler *s, uint64_t period_ns);
  * SAMPLES_MAX samples an even part is kept, and each stands for more. */
 void sampler_drain(struct sampler *s, int64_t from);
 void sampler_put(struct sampler *s, const struct sample_at *at);
+/* Has one sample taken of each thread that runs `now`, 10 us later.  Those that
+ * were ordered before `from` are forgotten. */
+void sampler_order(struct sampler *s, int64_t from, int64_t now);
 /* Brings what was seen on several processors into the order of time. */
 void sampler_sort(struct sampler *s);
 const struct sampled *sampler_seen(const struct sampler *s);

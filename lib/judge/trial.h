@@ -92,8 +92,8 @@ int trial_counts(const struct judge *j, const struct program *p);
 int trial_idle(struct judge *j, struct oracle *o, struct fail *f);
 
 /* What the witness's evidence means for a candidate that has been right all
- * the time.  0, or -1 with `f`. */
-int trial_attribute(struct judge *j, const struct oracle *o,
+ * the time, and whose process is gone.  0, or -1 with `f`. */
+int trial_attribute(struct judge *j, struct oracle *o,
 		    const struct attribution *a, struct fail *f);
 /*
  * The same on CUDA, in two steps: takes what CUPTI saw of `calls` of a

@@ -20,7 +20,8 @@
 #define VERIFY_VERSION "3"
 #define DOUBT_CALLS 192		/* beyond the plan, at most */
 #define DOUBT_STEP 32
-#define DOUBT_SECONDS 20	/* and as long; what takes that gives samples */
+#define DOUBT_SECONDS 20	/* of computing, which gives samples; */
+#define DOUBT_WAIT_S 60		/* sleep gives none, nor a slow reference */
 
 /* What a verification found. */
 struct verdict {
@@ -95,25 +96,31 @@ static int judge_task(struct judge *j, struct verdict *v, struct fail *f)
  */
 static int look_longer(struct judge *j, struct trial *t, struct fail *f)
 {
-	int64_t ns, until = deadline_in(DOUBT_SECONDS);
+	const struct attribution *saw;
+	struct attrib_idle idle = j->idle;
+	int64_t ns, until = deadline_in(DOUBT_WAIT_S);
+	double enough;
 
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
 		return 0;
-	for (int i = 0; i < DOUBT_CALLS &&
-	     attrib_doubts(witness_saw(t->r->witness)); i += DOUBT_STEP)
-		for (int k = 0; k < DOUBT_STEP && now_ns() < until; k++) {
-			struct verify_round round = {
-				.family = FAMILY_PLAIN, .factor = 1,
-				.deciding = 1, .seed = rng_u64(&j->rng),
-				.forward_seed = rng_u64(&j->rng),
-			};
+	idle.parts = t->o->first.nleaf;
+	saw = witness_saw(t->r->witness);
+	enough = saw->all.during_user + DOUBT_SECONDS * 1e9;
+	for (int i = 0; i < DOUBT_CALLS && now_ns() < until &&
+			saw->all.during_user < enough; i++) {
+		struct verify_round round = {
+			.family = FAMILY_PLAIN, .factor = 1,
+			.deciding = 1, .seed = rng_u64(&j->rng),
+			.forward_seed = rng_u64(&j->rng),
+		};
 
-			if (stage_interrupted())
-				return fail_set(f, ST_INFRA_ERROR, 0,
-						"interrupted");
-			if (trial_go(t, &round, 0, &ns, f) < 0)
-				return -1;
-		}
+		if (i % DOUBT_STEP == 0 && !attrib_doubts(saw, &idle))
+			break;
+		if (stage_interrupted())
+			return fail_set(f, ST_INFRA_ERROR, 0, "interrupted");
+		if (trial_go(t, &round, 0, &ns, f) < 0)
+			return -1;
+	}
 	return 0;
 }
 

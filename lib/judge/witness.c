@@ -6,6 +6,7 @@
 #include "judge/witness.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,10 @@
 /* By ptrace, which stops all threads for a moment. */
 #define LOOK_FINE_NS 500000
 #define LOOK_COARSE_NS 4000000
+/* Between samples that are ordered, at random. */
+#define SPOT_FINE_NS 500000
+#define SPOT_COARSE_NS 2000000
+#define SPOTS_EACH 1000		/* after so many of a call twice as much */
 #define PAGE 4096u
 #define NAMES 8
 
@@ -41,6 +46,8 @@ struct witness {
 	int64_t next, began, last; /* last: length of the call before */
 	int64_t looked, stands;	/* by_trace: when, and how long after the
 				 * time before */
+	int64_t spot_at, spot_ns;	/* the next one, and how far apart */
+	int spots;
 	int64_t cpu;		/* at its begin */
 	struct rng rng;
 	struct stat own;	/* of the candidate's object */
@@ -59,6 +66,15 @@ struct witness {
 static int64_t around(struct witness *w, int64_t ns)
 {
 	return ns / 4 * 3 + (int64_t)(rng_u64(&w->rng) % (uint64_t)(ns / 2));
+}
+
+/* Some time from now, `ns` in the mean: at no time is it nearer than at any
+ * other. */
+static int64_t sometime(struct witness *w, int64_t ns)
+{
+	double u = ((double)(rng_u64(&w->rng) >> 11) + 1) * 0x1p-53;
+
+	return (int64_t)(-log(u) * (double)ns);
 }
 
 static int open_of(pid_t pid, const char *name, int *fd, struct err *e)
@@ -159,12 +175,25 @@ void witness_begin(struct witness *w, int64_t t0)
 	sampler_reset(w->s, (uint64_t)around(w, rhythm(w)));
 	w->cpu = sampler_cpu_ns(w->s);
 	w->began = w->looked = t0;
+	w->spots = 0;
+	w->spot_ns = w->fine ? SPOT_FINE_NS : SPOT_COARSE_NS;
+	w->spot_at = w->by_trace ? INT64_MAX : t0 + sometime(w, w->spot_ns);
 	plan(w, t0);
 }
 
 int64_t witness_next(const struct witness *w)
 {
-	return w->next;
+	return w->next < w->spot_at ? w->next : w->spot_at;
+}
+
+static void look_at_once(struct witness *w)
+{
+	int64_t now = now_ns();
+
+	sampler_order(w->s, w->began, now);
+	if (!(++w->spots % SPOTS_EACH))
+		w->spot_ns *= 2;
+	w->spot_at = now + sometime(w, w->spot_ns);
 }
 
 /* One thread, standing still, as the tracer sees it. */
@@ -188,6 +217,8 @@ int witness_look(struct witness *w)
 {
 	int64_t now = now_ns();
 
+	if (now >= w->spot_at)
+		look_at_once(w);
 	if (now < w->next)
 		return 0;
 	if (!w->by_trace) {
@@ -197,7 +228,7 @@ int witness_look(struct witness *w)
 	}
 	w->stands = now - w->looked;
 	w->looked = now;
-	w->next = now + around(w, w->rhythm_ns);
+	w->next = now + sometime(w, w->rhythm_ns);
 	return trace_look(w->trace, deadline_in(2), on_thread, w);
 }
 
@@ -295,25 +326,34 @@ static void name_foreign(struct witness *w, const struct module *m, double ns)
 	}
 }
 
+/* *m: whose it is, NULL if nobody's. */
+static enum place place_at(struct witness *w, const struct sample_at *at,
+			   const struct module **m)
+{
+	enum place p;
+
+	*m = NULL;
+	if (at->kernel)
+		return PLACE_KERNEL;
+	*m = modules_find(&w->ms, at->ip);
+	p = *m ? whose(w, *m) : PLACE_NOWHERE;
+	if (is_trusted(p) && (!is_whole(w, *m, at->ip) || !is_same(w, at)))
+		p = PLACE_ANON;
+	if (p == PLACE_RUNTIME && !(*m)->waits) {
+		/* Not all that looks like a caller has run. */
+		*m = caller(w, at);
+		return *m ? whose(w, *m) : PLACE_RUNTIME;
+	}
+	if (p == PLACE_TORCH && is_waiting(w, at->ip))
+		return PLACE_RUNTIME;
+	return p;
+}
+
 static void attribute(struct witness *w, const struct sample_at *at, double ns)
 {
-	const struct module *m = NULL;
-	enum place p = PLACE_KERNEL;
+	const struct module *m;
+	enum place p = place_at(w, at, &m);
 
-	if (!at->kernel) {
-		m = modules_find(&w->ms, at->ip);
-		p = m ? whose(w, m) : PLACE_NOWHERE;
-		if (is_trusted(p) &&
-		    (!is_whole(w, m, at->ip) || !is_same(w, at)))
-			p = PLACE_ANON;
-		if (p == PLACE_RUNTIME && !m->waits) {
-			/* Not all that looks like a caller has run. */
-			m = caller(w, at);
-			p = m ? whose(w, m) : PLACE_RUNTIME;
-		}
-		else if (p == PLACE_TORCH && is_waiting(w, at->ip))
-			p = PLACE_RUNTIME;
-	}
 	attrib_see(&w->saw, at->when, p, ns);
 	if (p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
 	    p == PLACE_NOWHERE)
@@ -362,6 +402,12 @@ void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 			attribute(w, &seen->at[i], ns);
 		else
 			w->saw.missing_ns += ns;
+	}
+	for (size_t i = 0; known && i < seen->nspot; i++) {
+		const struct sample_at *at = &seen->spot[i];
+		const struct module *m;
+
+		attrib_spot(&w->saw, place_at(w, at, &m));
 	}
 	attrib_keep(&w->saw, w->last);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen

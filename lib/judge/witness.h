@@ -13,10 +13,11 @@
  * mappings there, so what lies where a look found a thread is compared with
  * what lay there then.
  *
- * What remains: code that sees the samples' rhythm in its own clock (it is
- * another one in each call, but for threads of earlier ones) and keeps foreign
- * work between them; and by ptrace the C library called from what is mapped
- * over within the call.
+ * A process sees the samples' rhythm in its own clock and could keep foreign
+ * work between them: some more are ordered at times that nobody can foresee.
+ *
+ * What remains: by ptrace the C library called from what is mapped over within
+ * the call.
  */
 #ifndef CA_JUDGE_WITNESS_H
 #define CA_JUDGE_WITNESS_H

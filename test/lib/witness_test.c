@@ -359,12 +359,33 @@ static void test_waiting(void **state)
 		waits(0);
 }
 
+/* Samples that no rhythm announces; a busy machine leaves few. */
+static void test_ordered(void **state)
+{
+	struct attribution a = { .by = "perf" };
+
+	(void)state;
+	for (int i = 0; i < 20 && !a.spot.foreign; i++) {
+		watch(in_file, 0, &a);
+		if (strcmp(a.by, "perf"))
+			skip();
+	}
+	assert_true(a.spot.foreign);
+	assert_int_equal(a.spot.strange, a.spot.foreign);
+}
+
+static const struct attrib_idle empty = { 50e3, 200e3, 1 };
+
 static int judged(const struct attribution *a)
 {
-	const struct attrib_idle idle = { 50e3, 200e3, 1 };
 	char text[256];
 
-	return attrib_judge(a, &idle, text, sizeof(text));
+	return attrib_judge(a, &empty, text, sizeof(text));
+}
+
+static int doubted(const struct attribution *a)
+{
+	return attrib_doubts(a, &empty);
 }
 
 /* What a thread spent in one call, from its beginning on; those of one thread
@@ -450,6 +471,110 @@ static void test_verdicts(void **state)
 				       { 1, PLACE_PYTHON, 100 })), 0);
 }
 
+/* Ten calls, by the rhythm `us` of the candidate's own, and `torch` of 100
+ * samples at other times. */
+static int unforeseen(double us, int torch)
+{
+	verdict(PARTS({ 1, PLACE_OWN, us }));
+	for (int i = 0; i < 100; i++)
+		attrib_spot(&ten, i < torch ? PLACE_TORCH : PLACE_OWN);
+	return judged(&ten);
+}
+
+static void test_unforeseen(void **state)
+{
+	(void)state;
+	assert_int_equal(unforeseen(5000, 0), 0);
+	assert_int_equal(unforeseen(5000, 25), 0);
+	assert_false(doubted(&ten));
+	assert_int_equal(unforeseen(5000, 32), 0);
+	assert_true(doubted(&ten));
+	assert_int_equal(unforeseen(5000, 60), 1);
+	/* of little, however often it was looked at */
+	assert_int_equal(unforeseen(50, 60), 0);
+	/* too few to say anything */
+	verdict(PARTS({ 1, PLACE_OWN, 5000 }));
+	for (int i = 0; i < 12; i++)
+		attrib_spot(&ten, PLACE_TORCH);
+	assert_int_equal(judged(&ten), 0);
+}
+
+/* What calls of `a` took, in us: all, in foreign code, of the candidate's. */
+static void calls_of(struct attribution *a, const double (*us)[3], size_t n)
+{
+	memset(a, 0, sizeof(*a));
+	a->by = "perf";
+	for (size_t i = 0; i < n; i++) {
+		double all = 1e3 * us[i][0], torch = 1e3 * us[i][1];
+		double mine = 1e3 * us[i][2];
+
+		attrib_call(a);
+		attrib_see(a, (int64_t)(all - torch - mine), PLACE_PYTHON,
+			   all - torch - mine);
+		attrib_see(a, (int64_t)(all - mine), PLACE_TORCH, torch);
+		attrib_see(a, (int64_t)all, PLACE_OWN, mine);
+		attrib_keep(a, (int64_t)all);
+		a->calls++;
+		a->samples += (uint64_t)(us[i][0] / 25);
+	}
+}
+
+/* An honest candidate of microseconds where others pressed on the machine, as
+ * it was seen; and what does as much in each call. */
+static void test_bursts(void **state)
+{
+	const double seen[][3] = {
+		{ 408, 153, 0 }, { 779, 189, 0 }, { 440, 110, 0 },
+		{ 584, 137, 0 }, { 722, 203, 0 }, { 297, 25, 0 },
+		{ 3472, 2361, 15 }, { 861, 239, 0 }, { 491, 123, 0 },
+		{ 451, 113, 0 }, { 1261, 467, 16 }, { 891, 337, 0 },
+		{ 1591, 509, 16 }, { 986, 341, 0 },
+	};
+	const struct attrib_idle quiet = { 26e3, 108e3, 1 };
+	const struct attrib_idle busy = { 60e3, 250e3, 1 };
+	static struct attribution a;
+	double each[14][3];
+	char text[256];
+
+	(void)state;
+	calls_of(&a, seen, 14);
+	assert_int_equal(attrib_judge(&a, &quiet, text, sizeof(text)), 0);
+	for (int i = 0; i < 14; i++)
+		memcpy(each[i], (double[]){ 950, 560, 3 }, sizeof(each[i]));
+	calls_of(&a, each, 14);
+	assert_int_equal(attrib_judge(&a, &quiet, text, sizeof(text)), 1);
+	assert_true(attrib_is_close(&a, &quiet));
+	assert_int_equal(attrib_judge(&a, &busy, text, sizeof(text)), 0);
+	/* A few calls that do more than others' bursts. */
+	for (int i = 0; i < 4; i++)
+		memcpy(each[i], (double[]){ 9000, 8500, 3 }, sizeof(each[i]));
+	calls_of(&a, each, 14);
+	assert_int_equal(attrib_judge(&a, &busy, text, sizeof(text)), 1);
+	assert_false(attrib_is_close(&a, &quiet));
+}
+
+/* Of very many calls an even part is kept, the last as well as the first. */
+static void test_many_calls(void **state)
+{
+	static struct attribution a, sum;
+	size_t late = 0;
+
+	(void)state;
+	memset(&a, 0, sizeof(a));
+	memset(&sum, 0, sizeof(sum));
+	for (int i = 0; i < 5 * ATTRIB_CALLS; i++) {
+		attrib_call(&a);
+		attrib_keep(&a, i < 4 * ATTRIB_CALLS ? 1 : 2);
+	}
+	for (size_t i = 0; i < a.ncall; i++)
+		late += a.call[i].length > 1.5;
+	assert_true(a.ncall >= ATTRIB_CALLS / 2);
+	assert_true(late >= a.ncall / 6 && late <= a.ncall / 4);
+	for (int i = 0; i < 9; i++)
+		attrib_add(&sum, &a);
+	assert_true(sum.ncall >= ATTRIB_CALLS / 2 && sum.ncall <= ATTRIB_CALLS);
+}
+
 /* Calls of 100 us of the candidate's own, the first `strange` of which have a
  * sample of 15 us in another library. */
 static void short_calls(struct attribution *a, int calls, int strange)
@@ -475,18 +600,18 @@ static void test_short(void **state)
 
 	(void)state;
 	short_calls(&a, 20, 0);
-	assert_true(!judged(&a) && !attrib_doubts(&a));
+	assert_true(!judged(&a) && !doubted(&a));
 	short_calls(&a, 20, 1);
-	assert_true(!judged(&a) && !attrib_doubts(&a));
+	assert_true(!judged(&a) && !doubted(&a));
 	short_calls(&a, 20, 6);
-	assert_true(!judged(&a) && attrib_doubts(&a));
+	assert_true(!judged(&a) && doubted(&a));
 	short_calls(&a, 20, 20);
-	assert_true(judged(&a) == 1 && !attrib_doubts(&a));
+	assert_true(judged(&a) == 1 && !doubted(&a));
 	/* 10 us of each of many calls, and 1 us */
 	short_calls(&a, 180, 120);
 	assert_true(judged(&a) == 1);
 	short_calls(&a, 180, 12);
-	assert_true(!judged(&a) && !attrib_doubts(&a));
+	assert_true(!judged(&a) && !doubted(&a));
 }
 
 /* What an empty call takes is not what it takes when somebody interferes. */
@@ -603,6 +728,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sampled),
 		cmocka_unit_test(test_by_ptrace),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_unforeseen),
+		cmocka_unit_test(test_bursts),
+		cmocka_unit_test(test_many_calls),
+		cmocka_unit_test(test_ordered),
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_doubts),
