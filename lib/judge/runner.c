@@ -21,6 +21,7 @@
 
 #define POOL_FLOOR ((size_t)64 << 20)
 #define POOL_ZONES ((size_t)64 << 10)	/* beside its blocks */
+#define POOL_COPIES 8	/* CUDA: its share for copies (lib/torch/cuda.py) */
 #define HOST_SECONDS 120
 #define DESC_BYTES ((size_t)1 << 20)
 
@@ -209,11 +210,15 @@ static int request(struct judge *j, struct runner *r, const struct str *req,
 	return ask(j, r, req, fds, nfds, phase, limit, &m, f);
 }
 
-static size_t pool_bytes(const struct oracle *o)
+static size_t pool_bytes(const struct judge *j, const struct oracle *o)
 {
 	size_t want = 2 * o->input_bytes + 6 * o->expect_bytes +
 		      o->param_bytes + POOL_ZONES;
+	size_t copies = judge_on_cuda(j) ?
+			POOL_COPIES * (o->expect_bytes + POOL_ZONES) : 0;
 
+	if (want < copies)
+		want = copies;
 	return want > POOL_FLOOR ? want : POOL_FLOOR;
 }
 
@@ -255,7 +260,7 @@ static int allocate(struct judge *j, const struct oracle *o,
 	const size_t bytes[RUNNER_MEMS] = {
 		o->input_bytes, o->input_bytes,
 		2 * CA_SLOTS * sizeof(struct ca_slot), o->param_bytes,
-		pool_bytes(o),
+		pool_bytes(j, o),
 	};
 	const struct device_ops *d = j->dev->ops;
 	uint64_t poison = rng_u64(&j->rng);
@@ -662,6 +667,14 @@ int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	if (res->bad_leaf)
 		return fail_set(f, ST_TAMPERED, PHASE_RESULT,
 				"a result lies outside the judge's pool");
+	/* Whose work that was, nobody can say; the candidate cannot have
+	 * called a stranger. */
+	if (res->late && j->dev->ops->foreign(j->dev, NULL) > 0) {
+		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "another program, "
+			 "which keeps to no lease, works on the device");
+		f->apart = 1;
+		return -1;
+	}
 	if (res->late)
 		return fail_set(f, ST_TAMPERED, PHASE_FORWARD, "work went on "
 				"after the candidate said that it was done");

@@ -114,13 +114,18 @@ def map(fd, nbytes, device):
 
 
 class Pool:
-    """The result pool behind torch's caching allocator."""
+    """The result pool behind torch's caching allocator, but for its last eighth, where
+    copies of results go: what a forward has taken torch keeps, all of the pool perhaps."""
+
+    ALIGN = 512
 
     def __init__(self, region):
         self.start = region.address
         self.nbytes = region.nbytes
+        self.copies = region.nbytes - region.nbytes // 8 // self.ALIGN * self.ALIGN
+        self.taken = self.copies
         lib = library()
-        lib.pool_set(region.address, region.nbytes)
+        lib.pool_set(region.address, self.copies)
         self.block = lib.block
         self.allocator = torch.cuda.memory.CUDAPluggableAllocator(
             lib.path, "ca_pool_malloc", "ca_pool_free")
@@ -133,7 +138,17 @@ class Pool:
             torch._C._cuda_beginAllocateCurrentThreadToPool(0, self.pool.id)
             self.active = True
 
+    def room(self, shape, dtype):
+        """A tensor for a copy, until off(); None when there is no more room."""
+        n = shape.numel() * dtype.itemsize
+        at = self.taken
+        if at + n > self.nbytes:
+            return None
+        self.taken += -(-n // self.ALIGN) * self.ALIGN
+        return Memory().bytes_at(self.start + at, n).view(dtype).view(shape)
+
     def off(self):
+        self.taken = self.copies
         if self.active:
             self.active = False
             torch._C._cuda_endAllocateToPool(0, self.pool.id)
