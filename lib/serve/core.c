@@ -114,7 +114,8 @@ int core_threads(void)
 
 static void init_tellers(struct core *c)
 {
-	c->ntellers = core_threads();
+	/* Two at least: what many do is tried everywhere. */
+	c->ntellers = core_threads() > 2 ? core_threads() : 2;
 	for (int i = 0; i < c->ntellers; i++) {
 		c->teller[i].c = c;
 		c->teller[i].last = &c->teller[i].ready;
