@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,9 @@
 
 static int quiet, verbose;
 static struct {
-	atomic_flag said;
 	int code;
 	char text[TEXT_MAX + 64];
-} last = { .said = ATOMIC_FLAG_INIT };	/* words, of die_within */
+} last;				/* words, of die_within */
 
 void warn_quiet(int on)
 {
@@ -113,7 +111,7 @@ void die_within(unsigned seconds, const struct err *e)
 {
 	const struct sigaction act = { .sa_handler = end_now };
 
-	if (atomic_flag_test_and_set(&last.said))
+	if (last.code)
 		return;
 	last.code = e->code ? e->code : CA_SOFTWARE;
 	snprintf(last.text, sizeof last.text, "%s: %s\n",

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,8 +34,7 @@ struct slot {				/* of one rank */
 	_Atomic uint64_t meeting;
 };
 
-struct blame {				/* by one rank, once */
-	_Atomic int made;
+struct blame {
 	int rank, code;
 	char why[sizeof ((struct err *)NULL)->msg];
 };
@@ -174,7 +172,7 @@ static void blame(struct comm *c, int rank, int code, const char *why)
 	struct blame *b = &c->s->blame[c->mine];
 	int none = 0;
 
-	if (atomic_load(&c->s->blamer) || atomic_exchange(&b->made, 1))
+	if (atomic_load(&c->s->blamer))
 		return;
 	b->rank = rank;
 	b->code = code;
@@ -202,21 +200,8 @@ int comm_failed(const struct comm *c)
 	return b ? b->rank : -1;
 }
 
-/* Whether a child has ended; while it is only watched, one that has done its
- * work may. */
-static int ended(pid_t pid, enum comm_look how, int *status)
-{
-	siginfo_t i = { .si_pid = 0 };
-
-	if (how == COMM_WATCHING &&
-	    (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT) ||
-	     !i.si_pid || (i.si_code == CLD_EXITED && !i.si_status)))
-		return 0;
-	return waitpid(pid, status, WNOHANG) == pid;
-}
-
 /* Rank 0: what has become of its children. */
-static void reap(struct comm *c, enum comm_look how)
+static void reap(struct comm *c)
 {
 	char why[80];
 	int status;
@@ -224,7 +209,7 @@ static void reap(struct comm *c, enum comm_look how)
 	for (int i = 1; i < c->n && !c->mine; i++) {
 		pid_t pid = atomic_load(&c->s->slot[i].pid);
 
-		if (pid <= 0 || !ended(pid, how, &status))
+		if (pid <= 0 || waitpid(pid, &status, WNOHANG) != pid)
 			continue;
 		atomic_store(&c->s->slot[i].pid, 0);
 		snprintf(why, sizeof why, "it ended %s %d",
@@ -294,8 +279,8 @@ int comm_check(struct comm *c, enum comm_look how, struct err *e)
 	if (!c)
 		return 0;
 	if (!blamed(c))
-		reap(c, how);
-	if ((how == COMM_WAITING || how == COMM_FED) && !blamed(c))
+		reap(c);
+	if (how != COMM_GLANCE && !blamed(c))
 		look_for_hung(c, how);
 	b = blamed(c);
 	return b ? err_set(e, b->code, "rank %d: %s", b->rank, b->why) : 0;

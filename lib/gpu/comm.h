@@ -58,10 +58,9 @@ int comm_failed(const struct comm *c);
 /*
  * -1 when a rank has failed or ended, or makes no progress while this one
  * waits for it; with COMM_FED it was given something to read.  A glance is
- * cheap.  COMM_WATCHING is for another thread at any time: a rank that has
- * ended well is none that has failed.
+ * cheap.
  */
-enum comm_look { COMM_GLANCE, COMM_WATCHING, COMM_WAITING, COMM_FED };
+enum comm_look { COMM_GLANCE, COMM_WAITING, COMM_FED };
 int comm_check(struct comm *c, enum comm_look how, struct err *e);
 /* What led to another rank has broken: -1 when one turns out to have failed or
  * ended, within some seconds; 0: none has. */

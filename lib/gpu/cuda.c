@@ -38,9 +38,9 @@ static void close_cuda(struct gpu *g)
 {
 	struct cuda *c = of(g);
 
-	cuda_part(g);
 	if (cuda_comm_lost(c))
 		return;
+	cuda_part(g);
 	cublas_close(c->blas);
 	if (c->module)
 		cu_module_free(c->dev, c->module);

@@ -8,9 +8,6 @@
  * free memory, or a communicator, is to wait.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -28,9 +25,6 @@ struct cuda_comm {
 	cu_event mark[AHEAD];
 	unsigned marks;
 	uint64_t met;			/* number of the last operation */
-	pthread_t watch;
-	int watched;
-	_Atomic int over;		/* of the watch */
 };
 
 static struct cuda *of(struct gpu *g)
@@ -53,46 +47,6 @@ static int make(struct cuda *c, struct cuda_comm *m, struct err *e)
 	return m->nccl ? 0 : -1;
 }
 
-static void end_soon(struct comm *ranks)
-{
-	struct err why = ERR_INIT;
-
-	if (comm_check(ranks, COMM_WATCHING, &why))
-		die_within(END_S, &why);
-}
-
-/* Where the driver has the calling thread, another sees that a rank is gone. */
-static void *watch(void *arg)
-{
-	const struct timespec nap = { 0, 100000000 };
-	struct cuda_comm *m = arg;
-
-	while (!atomic_load(&m->over)) {
-		end_soon(m->c);
-		nanosleep(&nap, NULL);
-	}
-	return NULL;
-}
-
-static void start_watch(struct cuda_comm *m)
-{
-	sigset_t most, was;
-
-	sigfillset(&most);
-	sigdelset(&most, SIGALRM);
-	pthread_sigmask(SIG_SETMASK, &most, &was);
-	m->watched = !pthread_create(&m->watch, NULL, watch, m);
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-}
-
-static void end_watch(struct cuda_comm *m)
-{
-	atomic_store(&m->over, 1);
-	if (m->watched)
-		pthread_join(m->watch, NULL);
-	m->watched = 0;
-}
-
 int cuda_join(struct gpu *g, struct comm *ranks, struct err *e)
 {
 	struct cuda *c = of(g);
@@ -101,7 +55,6 @@ int cuda_join(struct gpu *g, struct comm *ranks, struct err *e)
 	if (!c->comm)
 		return err_set(e, CA_SOFTWARE, "no memory");
 	c->comm->c = ranks;
-	start_watch(c->comm);
 	if (make(c, c->comm, e)) {
 		cuda_part(g);
 		return -1;
@@ -116,9 +69,6 @@ void cuda_part(struct gpu *g)
 	struct cuda_comm *m = c->comm;
 
 	if (!m)
-		return;
-	end_watch(m);
-	if (cuda_comm_lost(c))
 		return;
 	nccl_close(m->nccl);
 	for (int i = 0; i < AHEAD; i++)
@@ -209,9 +159,12 @@ int cuda_comm_wait(struct cuda *c)
  * never ends: exit() too, where the driver's libraries do. */
 int cuda_comm_lost(const struct cuda *c)
 {
+	struct err why = ERR_INIT;
+
 	if (!c->comm || comm_failed(c->comm->c) < 0)
 		return 0;
-	end_soon(c->comm->c);
+	comm_check(c->comm->c, COMM_GLANCE, &why);
+	die_within(END_S, &why);
 	return 1;
 }
 

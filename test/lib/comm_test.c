@@ -89,60 +89,10 @@ static void waiting_for_another_is_no_hang(void **state)
 	end_waiter(c, pid);
 }
 
-static struct comm *with_child(void (*does)(void), pid_t *pid)
-{
-	struct err e = ERR_INIT;
-	struct comm *c = comm_new(2, &e);
-
-	assert_non_null(c);
-	*pid = fork();
-	if (!*pid) {
-		does();
-		_exit(0);
-	}
-	assert_true(*pid > 0);
-	comm_born(c, 1, *pid);
-	return c;
-}
-
-static void nothing(void)
-{
-}
-
-static void kill_itself(void)
-{
-	raise(SIGKILL);
-}
-
-/* Who watches may still see the others leave when all is done. */
-static void an_end_is_told_from_a_good_end(void **state)
-{
-	struct err e = ERR_INIT;
-	siginfo_t info;
-	struct comm *c;
-	pid_t pid;
-
-	(void)state;
-	c = with_child(nothing, &pid);
-	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT),
-			 0);
-	assert_int_equal(comm_check(c, COMM_WATCHING, &e), 0);
-	assert_int_equal(comm_check(c, COMM_GLANCE, &e), -1);
-	assert_string_equal(e.msg, "rank 1: it ended with status 0");
-	comm_free(c);
-	c = with_child(kill_itself, &pid);
-	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT),
-			 0);
-	assert_int_equal(comm_check(c, COMM_WATCHING, &e), -1);
-	assert_string_equal(e.msg, "rank 1: it ended by signal 9");
-	comm_free(c);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waiting_for_another_is_no_hang),
-		cmocka_unit_test(an_end_is_told_from_a_good_end),
 	};
 
 	return RUN_TESTS(tests);
