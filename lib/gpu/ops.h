@@ -15,10 +15,11 @@
  * is 1.
  *
  * What is around a product can be done with it.  With `norm` (k), x is the
- * result of gpu_rmsnorm on it, by way of `normed` (m, k), which is undefined
- * afterwards.  With `act` (m, n / 2), that gets what gpu_swiglu makes of y, and
- * with `rope` gpu_rope is done on y, its qkv; with either and `lean` y is
- * undefined afterwards. */
+ * result of gpu_rmsnorm on it, by way of `normed` (m, k), which keeps it where
+ * act or rope is there without lean and is undefined afterwards elsewhere.
+ * With `act` (m, n / 2), that gets what gpu_swiglu makes of y, and with `rope`
+ * gpu_rope is done on y, its qkv; with either and `lean` y is undefined
+ * afterwards. */
 struct gpu_linear {
 	void *y;
 	const void *x, *w;

@@ -502,6 +502,7 @@ static void run_layers(struct engine *g, const struct nn_step *s)
 
 	nn_embed(&g->m, s, g->x);
 	g->a.lean = 1;
+	g->a.norm2 = g->a.norm;
 	for (int i = 0; i < c->layers; i++) {
 		g->a.k = (char *)g->keys + (size_t)i * layer;
 		g->a.v = (char *)g->values + (size_t)i * layer;

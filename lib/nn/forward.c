@@ -84,7 +84,7 @@ void nn_mlp(const struct nn_model *m, int l, int t, const void *in, void *out,
 	gpu_do_linear(m->g, &(struct gpu_linear){
 		.y = a->gu, .x = in, .w = w->gu, .bias = w->gu_b, .m = t,
 		.n = 2 * c->inter, .k = c->hidden, .wtype = m->w.type,
-		.norm = w->ln2, .normed = a->norm, .eps = c->eps,
+		.norm = w->ln2, .normed = a->norm2, .eps = c->eps,
 		.act = a->act, .lean = a->lean });
 	add_linear(m, t, in, out, a->act, w->down, w->down_b, c->inter);
 }

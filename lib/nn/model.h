@@ -89,7 +89,7 @@ struct nn_step {
 
 /* Activations of one layer, t rows each. */
 struct nn_acts {
-	void *norm;			/* (t, C) */
+	void *norm, *norm2;		/* (t, C), of the two halves */
 	void *qkv;			/* (t, (H + 2 K) D) */
 	void *q, *att;			/* (t, H D) */
 	void *lse;			/* fp32 (t, H), or NULL */

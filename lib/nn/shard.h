@@ -15,6 +15,7 @@ struct bucket {			/* of all weights; the vectors come last */
 
 struct saved {			/* of one layer */
 	void *in, *qkv, *q, *k, *v, *att, *lse, *mid, *gu;
+	void *norm, *norm2;		/* NULL: made again */
 };
 
 struct train {
@@ -34,7 +35,8 @@ struct train {
 	int32_t *count;			/* of each word */
 	struct nn_step step;
 	const void *row, *target, *order;
-	int head_rows;			/* whose logits exist at once */
+	int head_rows;			/* whose logits are made at once */
+	int all_logits;			/* are there, not only those */
 	int nout, entropy;		/* of the last forward */
 	float inv_temp;
 	int64_t steps;

@@ -13,8 +13,8 @@
 
 #include "nn/safetensors.h"
 
-/* Rows whose logits exist at once; each such part adds to the gradient of the
- * head, which on a GPU takes longer than the products of few rows. */
+/* Rows whose logits are made at once; each such part adds to the gradient of
+ * the head, which on a GPU takes longer than the products of few rows. */
 #define HEAD_ROWS_CPU  256
 #define HEAD_ROWS_CUDA 2048
 
@@ -96,6 +96,35 @@ static size_t ints_of(const struct train *t)
 	return 6 * (size_t)t->o.tokens + 2 * (size_t)t->o.seqs + 1;
 }
 
+/* Whether what the backward pass could make again is kept: where that takes a
+ * small part of what would be left. */
+static int keeps(const struct train *t, size_t more)
+{
+	size_t avail = gpu_avail(t->g);
+
+	if (t->o.recompute)
+		return 0;
+	if (!avail)
+		return more <= (size_t)256 << 20;
+	return avail > t->plan.total && more <= (avail - t->plan.total) / 8;
+}
+
+static void plan_norms(struct train *t)
+{
+	size_t e = gpu_type_size(gpu_act(t->g));
+	size_t layers = (size_t)t->m.cfg.layers;
+	size_t n = (size_t)t->o.tokens * (size_t)t->m.cfg.hidden;
+
+	if (!keeps(t, 2 * layers * n * e))
+		return;
+	for (size_t l = 0; l < layers; l++) {
+		gpu_plan_add(&t->plan, "kept activations", &t->layer[l].norm,
+			     n, e);
+		gpu_plan_add(&t->plan, "kept activations",
+			     &t->layer[l].norm2, n, e);
+	}
+}
+
 static void plan_head(struct train *t)
 {
 	size_t n = (size_t)t->o.tokens, v = (size_t)nn_head_width(&t->m);
@@ -106,7 +135,9 @@ static void plan_head(struct train *t)
 
 	part = part < n ? part : n;
 	t->head_rows = (int)part;
-	gpu_plan_add(p, "logits", &t->logits, part * v, 4);
+	t->all_logits = keeps(t, (n - part) * v * sizeof(float));
+	gpu_plan_add(p, "logits", &t->logits, (t->all_logits ? n : part) * v,
+		     4);
 	if (gpu_act(t->g) != GPU_F32)
 		gpu_plan_add(p, "logits", &t->dlogits, part * v,
 			     gpu_type_size(gpu_act(t->g)));
@@ -131,8 +162,6 @@ static void share_saved(struct train *t)
 		t->layer[l] = t->layer[0];
 		t->layer[l].in = in;
 	}
-	if (!t->dlogits)
-		t->dlogits = t->logits;
 }
 
 /* A view of the model whose matrices are the masters. */
@@ -208,6 +237,7 @@ static int prepare(struct train *t, struct str *table, struct err *e)
 	plan_saved(t);
 	plan_scratch(t);
 	plan_head(t);
+	plan_norms(t);
 	if (table)
 		gpu_plan_print(&t->plan, table);
 	return gpu_plan_commit(t->g, &t->plan, e) || bind(t, e) ||
@@ -358,7 +388,9 @@ static struct nn_acts acts_of(const struct train *t, int l)
 	int normed = t->m.cfg.qk_norm;
 
 	return (struct nn_acts){
-		.norm = t->norm, .qkv = normed ? s->qkv : t->qkv,
+		.norm = s->norm ? s->norm : t->norm,
+		.norm2 = s->norm2 ? s->norm2 : t->norm,
+		.qkv = normed ? s->qkv : t->qkv,
 		.q = normed ? t->q : s->q, .k = normed ? t->k : s->k,
 		.v = normed ? t->v : s->v, .att = s->att, .lse = s->lse,
 		.gu = s->gu, .act = t->act,
@@ -396,6 +428,13 @@ static int chunk_of(const struct train *t, int i)
 	return t->nout - i < t->head_rows ? t->nout - i : t->head_rows;
 }
 
+/* Those of the part that begins at row i. */
+static void *logits_at(const struct train *t, int i)
+{
+	return (float *)t->logits + (t->all_logits ? (size_t)i *
+				     (size_t)t->m.cfg.vocab : 0);
+}
+
 static void head_forward(struct train *t)
 {
 	int n;
@@ -408,11 +447,11 @@ static void head_forward(struct train *t)
 			nn_head(&t->m, n, states, f32_at(t->lp, i));
 			continue;
 		}
-		nn_head(&t->m, n, states, t->logits);
+		nn_head(&t->m, n, states, logits_at(t, i));
 		gpu_do_pick(t->g, &(struct gpu_pick){
 			.logprob = f32_at(t->lp, i),
 			.entropy = t->entropy ? f32_at(t->ent, i) : NULL,
-			.lse = f32_at(t->lse, i), .logits = t->logits,
+			.lse = f32_at(t->lse, i), .logits = logits_at(t, i),
 			.target = int_at(t->target, i), .m = n,
 			.v = t->m.cfg.vocab, .inv_temp = t->inv_temp });
 	}
@@ -474,11 +513,14 @@ static void head_back(struct train *t, int entropy)
 
 	for (int i = 0; i < t->nout; i += n) {
 		void *states = act_row(t, t->out_n, i, h);
+		void *logits = logits_at(t, i);
+		void *dlogits = t->dlogits ? t->dlogits : logits;
 
 		n = chunk_of(t, i);
-		nn_head(&t->m, n, states, t->logits);
+		if (!t->all_logits)
+			nn_head(&t->m, n, states, logits);
 		gpu_do_pick_back(t->g, &(struct gpu_pick_back){
-			.dlogits = t->dlogits, .logits = t->logits,
+			.dlogits = dlogits, .logits = logits,
 			.target = int_at(t->target, i),
 			.lse = f32_at(t->lse, i),
 			.entropy = entropy ? f32_at(t->ent, i) : NULL,
@@ -486,7 +528,7 @@ static void head_back(struct train *t, int entropy)
 			.dent = entropy ? f32_at(t->dent, i) : NULL,
 			.m = n, .v = v, .inv_temp = t->inv_temp });
 		linear_back(t, n, act_row(t, t->dout_n, i, h), t->grad.head,
-			    NULL, t->dlogits, states, t->m.w.head, v, h);
+			    NULL, dlogits, states, t->m.w.head, v, h);
 	}
 }
 
@@ -504,8 +546,10 @@ static void mlp_back(struct train *t, int l)
 		.t = n, .f = c->inter });
 	linear_back(t, n, NULL, d->down, d->down_b, t->dx, t->act, NULL,
 		    c->hidden, c->inter);
-	nn_norm(&t->m, w->ln2, n, s->mid, t->norm);
-	linear_back(t, n, t->dn, d->gu, d->gu_b, t->dgu, t->norm, w->gu,
+	if (!s->norm2)
+		nn_norm(&t->m, w->ln2, n, s->mid, t->norm);
+	linear_back(t, n, t->dn, d->gu, d->gu_b, t->dgu,
+		    s->norm2 ? s->norm2 : t->norm, w->gu,
 		    2 * c->inter, c->hidden);
 	norm_back(t, n, t->dx, d->ln2, t->dn, s->mid, w->ln2);
 }
@@ -536,8 +580,9 @@ static void attention_back(struct train *t, int l)
 		.pos = t->step.pos, .qn = w->qn, .kn = w->kn, .t = n,
 		.heads = c->heads, .kv_heads = c->kv_heads,
 		.dim = c->head_dim, .eps = c->eps });
-	nn_norm(&t->m, w->ln1, n, s->in, t->norm);
-	linear_back(t, n, t->dn, d->qkv, d->qkv_b, t->dqkv, t->norm, w->qkv,
+	if (!s->norm)
+		nn_norm(&t->m, w->ln1, n, s->in, t->norm);
+	linear_back(t, n, t->dn, d->qkv, d->qkv_b, t->dqkv, a.norm, w->qkv,
 		    q + 2 * c->kv_heads * c->head_dim, c->hidden);
 	norm_back(t, n, t->dx, d->ln1, t->dn, s->in, w->ln1);
 }
