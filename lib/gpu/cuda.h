@@ -69,7 +69,8 @@ unsigned cuda_row_bytes(const struct cuda *c, int slots);
 unsigned cuda_hopper_bytes(int dim, int rows);
 #define HOPPER_DQ_64	(2 * 64 + 6 * 64)
 #define HOPPER_DQ_128	(2 * 128 + 6 * 64)
-#define HOPPER_DKDV	(2 * 128 + 6 * 64)
+/* With four rows' room for numbers of rows. */
+#define HOPPER_DKDV	(2 * 128 + 8 * 64 + 4)
 #define HOPPER_STREAM_64  (3 * 64 + 8 * 128)
 #define HOPPER_STREAM_128 (2 * 64 + 6 * 128)
 

@@ -119,7 +119,7 @@ __device__ inline void wg_turn()
 // its keys).
 template <int D, int G> __device__ inline void wg_forward(const attention &a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
 	constexpr int ROWS = 64 * G, THREADS = 128 * G;
 	constexpr u32 QB = ROWS * D * 2, KB = KEYS * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, ks = qs + QB, vs = ks + 2 * KB;
@@ -277,7 +277,7 @@ extern "C" __global__ void k_wg_merge(const __grid_constant__ attention a)
 // dq of 64 G packed rows: ds = p (dout v^T - delta); dq = scale ds k.
 template <int D, int G, int NK> __device__ inline void wg_dq(const attention_back &a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
 	constexpr int ROWS = 64 * G, THREADS = 128 * G;
 	constexpr u32 QB = ROWS * D * 2, KB = NK * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, os = qs + QB, ks = os + QB, vs = ks + 3 * KB;
@@ -382,13 +382,17 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 
 // dk and dv of 64 G keys, over the packed rows that see them, NQ at a time, transposed so that a
 // group owns 64 keys: dv = p^T dout; dk = scale ds^T q.
+//
+// A group goes on as soon as all have what it reads next, so that one has the tensor cores while
+// the other computes exponentials; rows are asked for two steps ahead, in four stages.
 template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_back &a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
+	__shared__ __align__(8) u64 bars[4];
 	constexpr int COLS = 64 * G, THREADS = 128 * G;
 	constexpr u32 KB = COLS * D * 2, QB = NQ * D * 2;
-	u32 ks = (shared_at(shared) + 1023) & ~1023u, vs = ks + KB, qs = vs + KB, os = qs + 3 * QB;
-	u32 ls = os + 3 * QB;		// of each stage NQ lse, then NQ delta
+	u32 ks = (shared_at(shared) + 1023) & ~1023u, vs = ks + KB, qs = vs + KB, os = qs + 4 * QB;
+	u32 ls = os + 4 * QB;		// of each stage NQ lse, then NQ delta
 	const float *stats = (const float *)(shared + (ls - shared_at(shared)));
 	int s = blockIdx.z, kv = blockIdx.y, first = a.first[s];
 	packed q(first, a.heads, a.kv_heads, kv);
@@ -406,7 +410,7 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	u32 p[NQ / 16][4], ds[NQ / 16][4];
 	auto key_of = [&](int r) { return ((u64)(first + k0 + r) * a.kv_heads + kv) * D; };
 	auto load = [&](int k) {
-		int r = r0 + k * NQ, rows = min(NQ, n * per - r), st = k % 3;
+		int r = r0 + k * NQ, rows = min(NQ, n * per - r), st = k % 4;
 		auto query = [&](int i) { return (u64)q.at(r + i) * D; };
 
 		if (k < steps) {
@@ -422,16 +426,30 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 		copy_commit();
 	};
 
+	auto full = [&](int k) { return shared_at(bars) + k % 4 * 8; };
+	// What is for step k is there.
+	auto tell = [&](int k) {
+		copy_wait<1>();
+		wg_publish();
+		bar_arrive(full(k));
+	};
+
+	if (threadIdx.x < 4)
+		bar_init(full(threadIdx.x), THREADS);
+	__syncthreads();
 	wg_load<D, COLS, THREADS>(ks, a.k, keys, key_of);
 	wg_load<D, COLS, THREADS>(vs, a.v, keys, key_of);
 	load(0);
+	load(1);
+	tell(0);
 
 	// The group's keys are not seen by what is before.
 	int begin = group * 64 < keys ? group * 64 * per / NQ : steps;
 
 	for (int k = 0; k < min(begin, steps); k++) {
-		wg_turn();
-		load(k + 1);
+		bar_wait(full(k), k / 4 & 1);
+		load(k + 2);
+		tell(k + 1);
 	}
 	// Here, or the compiler sets them while they are in use.
 	wg_hold(dk);
@@ -439,20 +457,21 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 #pragma unroll 1
 	for (int k = begin; k < steps; k++) {
 		int r = r0 + k * NQ;
-		u32 qa = qs + k % 3 * QB, oa = os + k % 3 * QB;
-		const float *lse = stats + k % 3 * 2 * NQ + lane % 4 * 2, *delta = lse + NQ;
+		u32 qa = qs + k % 4 * QB, oa = os + k % 4 * QB;
+		const float *lse = stats + k % 4 * 2 * NQ + lane % 4 * 2, *delta = lse + NQ;
 
 		float x[NQ / 8][4], y[NQ / 8][4];
 
-		wg_turn();
+		bar_wait(full(k), k / 4 & 1);
 		wg_begin();
 		wg_mul_nt<D, COLS>(x, ks + group * 8192, qa);
 		wg_commit();
 		wg_mul_nt<D, COLS>(y, vs + group * 8192, oa);
 		wg_commit();
-		load(k + 1);
+		load(k + 2);
 		wg_wait<1>();
 		wg_hold(x);
+		tell(k + 1);
 #pragma unroll
 		for (int j = 0; j < NQ / 8; j++) {
 			float2 l = *(const float2 *)(lse + j * 8);

@@ -42,6 +42,29 @@ template <int N> __device__ inline void copy_wait()
 	asm volatile("cp.async.wait_group %0;" ::"n"(N));
 }
 
+// From Hopper on, barriers in shared memory: `n` arrivals end a phase; phases alternate in parity.
+__device__ inline void bar_init(u32 at, int n)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(n) : "memory");
+}
+
+__device__ inline void bar_arrive(u32 at)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+
+__device__ inline void bar_wait(u32 at, u32 parity)
+{
+	u32 over;
+
+	do {
+		asm volatile("{\n.reg .pred p;\n"
+			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+			     "selp.u32 %0, 1, 0, p;\n}"
+			     : "=r"(over) : "r"(at), "r"(parity) : "memory");
+	} while (!over);
+}
+
 // c (16, 8 NT) += a (16, K) b (8 NT, K)^T; a is the warp's first row; both of ld elements a row.
 template <int K, int NT>
 __device__ inline void mul_nt(float (*c)[4], const bf16 *a, const bf16 *b, int ld)

@@ -5,29 +5,6 @@
 // compute wait for a tile, not for each other, so that one multiplies while
 // another takes exponentials.  Results are those of hopper.cuh, bit for bit.
 #if ACT_BF16 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// Barriers in shared memory: `n` arrivals end a phase; phases alternate in parity.
-__device__ inline void bar_init(u32 at, int n)
-{
-	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(n) : "memory");
-}
-
-__device__ inline void bar_arrive(u32 at)
-{
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
-}
-
-__device__ inline void bar_wait(u32 at, u32 parity)
-{
-	u32 over;
-
-	do {
-		asm volatile("{\n.reg .pred p;\n"
-			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-			     "selp.u32 %0, 1, 0, p;\n}"
-			     : "=r"(over) : "r"(at), "r"(parity) : "memory");
-	} while (!over);
-}
-
 template <int N> __device__ inline void more_registers()
 {
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -147,7 +124,7 @@ __device__ inline void fetch_tiles(const attention &a, const ring<S> &ks, const 
 template <int D, int G, int S, int FEW, int MORE>
 __device__ inline void wg_stream(const attention &a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
 	constexpr int ROWS = 64 * G;
 	constexpr u32 QB = 64 * D * 2, KB = KEYS * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, bars = qs + G * QB + 2 * S * KB;
