@@ -48,7 +48,7 @@ enum cu_attr {				/* CUdevice_attribute */
 
 /* CUlaunchAttribute and CUlaunchConfig. */
 struct cu_launch_attr {
-	int id;				/* 6: ..._PROGRAMMATIC_STREAM_... */
+	int id;				/* CU_LAUNCH_... */
 	int pad;
 	union { int allowed; char size[64]; } value;
 };
@@ -60,6 +60,7 @@ struct cu_launch {
 };
 
 enum {
+	CU_LAUNCH_TOGETHER = 2,		/* ..._COOPERATIVE */
 	CU_LAUNCH_EARLY = 6,	/* ..._PROGRAMMATIC_STREAM_SERIALIZATION */
 	CU_SCHED_SPIN = 1,		/* CU_CTX_SCHED_SPIN */
 	CU_NON_BLOCKING = 1,		/* CU_STREAM_NON_BLOCKING */

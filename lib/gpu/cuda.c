@@ -197,7 +197,7 @@ static const struct gpu_ops ops = {
 	.all_gather = cuda_all_gather, .collected = cuda_collected,
 	.record = record_cuda,
 	.record_end = record_end_cuda, .replay = replay_cuda,
-	.tape_free = tape_free_cuda,
+	.tape_free = tape_free_cuda, .token = cuda_token,
 #define ROW(name, args) .name = cuda_##name,
 	GPU_OPS(ROW)
 #undef ROW
@@ -213,23 +213,38 @@ void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 	      "launch");
 }
 
-void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
-		       unsigned threads, unsigned shared, void **args)
+/* With one attribute that is to be so. */
+static void launch_with(struct cuda *c, int id, cu_fn fn,
+			struct cuda_grid grid, unsigned threads,
+			unsigned shared, void **args)
 {
-	struct cu_launch_attr early = { .id = CU_LAUNCH_EARLY,
-					.value.allowed = 1 };
+	struct cu_launch_attr attr = { .id = id, .value.allowed = 1 };
 	const struct cu_launch l = {
 		.grid = { grid.x, grid.y, grid.z }, .block = { threads, 1, 1 },
-		.shared = shared, .stream = c->dev->stream, .attr = &early,
+		.shared = shared, .stream = c->dev->stream, .attr = &attr,
 		.nattr = 1
 	};
 
-	if (c->dev->info.major < 9) {
-		cuda_launch(c, fn, grid, threads, shared, args);
-		return;
-	}
 	if (grid.x && grid.y && grid.z)
 		check(c, c->dev->api->LaunchEx(&l, fn, args, NULL), "launch");
+}
+
+void cuda_launch_together(struct cuda *c, cu_fn fn, unsigned blocks,
+			  unsigned threads, unsigned shared, void **args)
+{
+	launch_with(c, CU_LAUNCH_TOGETHER, fn,
+		    (struct cuda_grid){ blocks, 1, 1 }, threads, shared,
+		    args);
+}
+
+void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
+		       unsigned threads, unsigned shared, void **args)
+{
+	if (c->dev->info.major < 9)
+		cuda_launch(c, fn, grid, threads, shared, args);
+	else
+		launch_with(c, CU_LAUNCH_EARLY, fn, grid, threads, shared,
+			    args);
 }
 
 unsigned cuda_tile_bytes(int tiles, int dim)
@@ -278,6 +293,7 @@ static int find_kernels(struct cuda *c, struct err *e)
 static int allow_tiles(struct cuda *c, struct err *e)
 {
 	const struct { cu_fn fn; unsigned bytes; } row[] = {
+		{ c->step, CUDA_STEP_BYTES },
 		{ c->gemv_row_2, cuda_row_bytes(c, 2) },
 		{ c->gemv_row_3, cuda_row_bytes(c, 3) },
 		{ c->flash_64, cuda_tile_bytes(5, 64) },

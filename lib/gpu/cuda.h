@@ -28,7 +28,8 @@
 #define CUDA_KERNELS_HOPPER(X) \
 	X(wg_64_1) X(wg_64_3) X(wg_128_1) X(wg_128_2) X(wg_merge) \
 	X(stream_64) X(stream_128) X(stream_join) \
-	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128)
+	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128) \
+	X(step)
 
 struct cuda {
 	struct gpu g;			/* first */
@@ -58,12 +59,19 @@ void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		       unsigned threads, unsigned shared, void **args);
 
+/* Of so many blocks that are there at the same time. */
+void cuda_launch_together(struct cuda *c, cu_fn fn, unsigned blocks,
+			  unsigned threads, unsigned shared, void **args);
+
 /* Shared memory of a tile kernel for heads of D dimensions. */
 unsigned cuda_tile_bytes(int tiles, int dim);
 
 /* What a kernel of row.cuh with so many slots may take: with three of them,
  * two blocks still fit on a multiprocessor. */
 unsigned cuda_row_bytes(const struct cuda *c, int slots);
+
+/* At most of step.cuh's kernel, on Hopper. */
+#define CUDA_STEP_BYTES (227 * 1024 - 512)
 
 /* Of a kernel of hopper.cuh whose tiles have so many rows together. */
 unsigned cuda_hopper_bytes(int dim, int rows);
@@ -94,6 +102,7 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 /* The work space behind cuBLASLt's part. */
 void *cuda_work(const struct cuda *c);
 
+int cuda_token(struct gpu *g, const struct gpu_token *a);
 #define CUDA_DECLARE(name, args) \
 	void cuda_##name(struct gpu *g, const struct args *a);
 GPU_OPS(CUDA_DECLARE)

@@ -49,6 +49,10 @@ static const char wide[] = {
 #include "wide.cuh.inc"
 	0
 };
+static const char step[] = {
+#include "step.cuh.inc"
+	0
+};
 static const char wgmma[] = {
 #include "wgmma.cuh.inc"
 	0
@@ -72,7 +76,7 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 		{ "attn.cuh", attn }, { "flash.cuh", flash },
 		{ "wide.cuh", wide }, { "wgmma.cuh", wgmma },
 		{ "hopper.cuh", hopper }, { "stream.cuh", stream },
-		{ "row.cuh", row },
+		{ "row.cuh", row }, { "step.cuh", step },
 	};
 	const char *const options[] = {
 		"-std=c++17",

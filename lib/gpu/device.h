@@ -34,6 +34,8 @@ struct gpu_ops {
 	struct gpu_tape *(*record_end)(struct gpu *g);
 	void (*replay)(struct gpu *g, const struct gpu_tape *t);
 	void (*tape_free)(struct gpu *g, struct gpu_tape *t);
+	/* See gpu_do_token; NULL where it is never done. */
+	int (*token)(struct gpu *g, const struct gpu_token *a);
 #define GPU_POINTER(name, args) \
 	void (*name)(struct gpu *g, const struct args *a);
 	GPU_OPS(GPU_POINTER)

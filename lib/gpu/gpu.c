@@ -262,6 +262,11 @@ void gpu_mark(struct gpu *g)
 		g->ops->mark(g);
 }
 
+int gpu_do_token(struct gpu *g, const struct gpu_token *a)
+{
+	return g->ops->token && !g->failed.code && g->ops->token(g, a);
+}
+
 int gpu_record(struct gpu *g)
 {
 	return g->ops->record && !g->failed.code && g->ops->record(g);

@@ -147,6 +147,10 @@ struct gpu_tape *gpu_record_end(struct gpu *g);		/* NULL: failed */
 void gpu_replay(struct gpu *g, const struct gpu_tape *t);
 void gpu_tape_free(struct gpu *g, struct gpu_tape *t);
 
+/* Whether it was done: 0 where the device or its operations as they are have
+ * to do it one by one. */
+int gpu_do_token(struct gpu *g, const struct gpu_token *a);
+
 /* void gpu_do_linear(struct gpu *g, const struct gpu_linear *a); and so on. */
 #define GPU_DECLARE(name, args) \
 	void gpu_do_##name(struct gpu *g, const struct args *a);

@@ -199,6 +199,30 @@ struct gpu_sumsq {
 	size_t n;
 };
 
+/* A layer's weights (qkv, o, gate and up, down), their biases and the two
+ * norms', the norms of heads, and its rows of keys and values; those that a
+ * model does not have are NULL. */
+struct gpu_layer {
+	const void *w[4], *bias[4], *norm[2], *qn, *kn;
+	void *k, *v;
+};
+
+/* One token of one sequence through all layers and the head, as the operations
+ * do it one by one: logits (v), fp32, and the token's keys and values.
+ * x (C) gets what the last layer leaves.  `layers` is on the device; qkv and
+ * act (F) are undefined afterwards, and `met` (GPU_MEET x uint32) is zero
+ * before the first one, and nobody else's. */
+#define GPU_MEET 1024
+struct gpu_token {
+	const void *layers;
+	int nlayers, hidden, heads, kv_heads, dim, inter, vocab;
+	enum gpu_type wtype;
+	float eps, scale;
+	const void *embed, *head, *norm, *table;
+	const void *ids, *pos, *slot, *len, *pages;
+	void *x, *qkv, *act, *logits, *met;
+};
+
 #define GPU_OPS(X) \
 	X(linear, gpu_linear) X(linear_back, gpu_linear_back) \
 	X(score_back, gpu_score_back) \

@@ -51,6 +51,7 @@ struct engine {
 	/* On the device: numbers of a step, activations, results. */
 	void *ints, *x, *out_x, *out_n, *logits, *keys, *values;
 	void *out_id, *out_lp, *out_lse, *work;
+	void *layers, *met;		/* of struct gpu_token */
 	struct nn_acts a;
 	struct taped *taped;		/* by number of sequences and level */
 	int ntaped;			/* tapes that there are */
@@ -135,6 +136,9 @@ static void plan_step(struct engine *g)
 	gpu_plan_add(p, "step", &g->out_id, 2 * n, 4);
 	gpu_plan_add(p, "step", &g->out_lse, n, 4);
 	gpu_plan_add(p, "step", &g->ints, ints_of(g), 4);
+	gpu_plan_add(p, "step", &g->layers, (size_t)c->layers,
+		     sizeof(struct gpu_layer));
+	gpu_plan_add(p, "step", &g->met, GPU_MEET, sizeof(uint32_t));
 	gpu_plan_add(p, "work space", &g->work,
 		     gpu_is_cpu(g->g) ? 1 : gpu_work_size(g->g, 1, 1, 1), 1);
 }
@@ -231,6 +235,31 @@ static void settle_cache(struct engine *g)
 	o->cache = want < o->ctx ? o->ctx : want;
 }
 
+static size_t bytes_of_layer(const struct engine *g)
+{
+	const struct nn_config *c = &g->m.cfg;
+
+	return (size_t)pages_for((int)g->o.cache) * GPU_PAGE *
+	       (size_t)(c->kv_heads * c->head_dim) *
+	       gpu_type_size(gpu_act(g->g));
+}
+
+/* Tells the device where layers lie. */
+static int upload_layers(struct engine *g, struct err *e)
+{
+	size_t n = (size_t)g->m.cfg.layers;
+	struct gpu_layer *a = calloc(n, sizeof *a);
+	int rc;
+
+	if (!a)
+		return err_set(e, CA_SOFTWARE, "no memory");
+	nn_layers(&g->m, g->keys, g->values, bytes_of_layer(g), a);
+	gpu_upload(g->g, g->layers, a, n * sizeof *a);
+	rc = gpu_sync(g->g, e);
+	free(a);
+	return rc;
+}
+
 /* Takes the device's memory. */
 static int occupy(struct engine *g, struct str *table, struct err *e)
 {
@@ -242,7 +271,7 @@ static int occupy(struct engine *g, struct str *table, struct err *e)
 	g->out_lp = (float *)g->out_id + out_rows(g);
 	gpu_set_work(g->g, g->work, gpu_is_cpu(g->g) ? 1 :
 		     gpu_work_size(g->g, 1, 1, 1));
-	return nn_model_bind(&g->m, e);
+	return nn_model_bind(&g->m, e) || upload_layers(g, e) ? -1 : 0;
 }
 
 static int prepare(struct engine *g, struct str *table, struct err *e)
@@ -496,9 +525,7 @@ static struct nn_step upload(struct engine *g)
 static void run_layers(struct engine *g, const struct nn_step *s)
 {
 	const struct nn_config *c = &g->m.cfg;
-	size_t layer = (size_t)pages_for((int)g->o.cache) * GPU_PAGE *
-		       (size_t)(c->kv_heads * c->head_dim) *
-		       gpu_type_size(gpu_act(g->g));
+	size_t layer = bytes_of_layer(g);
 
 	nn_embed(&g->m, s, g->x);
 	g->a.lean = 1;
@@ -702,6 +729,11 @@ static int compute_masked(struct engine *g, const struct engine_part *part,
 
 static void compute(struct engine *g, const struct nn_step *s)
 {
+	if (s->t == 1 && g->l.nout == 1 &&
+	    nn_token(&g->m, s, g->layers, g->met, g->x, &g->a, g->logits)) {
+		run_sample(g);
+		return;
+	}
 	run_layers(g, s);
 	if (g->l.nout) {
 		run_head(g, s->t == g->l.nout ? NULL :

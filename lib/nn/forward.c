@@ -122,3 +122,38 @@ void nn_final(const struct nn_model *m, int rows, const void *x, void *n,
 	a.eps = m->cfg.eps;
 	gpu_do_linear(m->g, &a);
 }
+
+void nn_layers(const struct nn_model *m, void *keys, void *values,
+	       size_t bytes, struct gpu_layer *out)
+{
+	for (int i = 0; i < m->cfg.layers; i++) {
+		const struct nn_layer *w = &m->w.layer[i];
+
+		out[i] = (struct gpu_layer){
+			{ w->qkv, w->o, w->gu, w->down },
+			{ w->qkv_b, w->o_b, w->gu_b, w->down_b },
+			{ w->ln1, w->ln2 }, w->qn, w->kn,
+			(char *)keys + (size_t)i * bytes,
+			(char *)values + (size_t)i * bytes
+		};
+	}
+}
+
+int nn_token(const struct nn_model *m, const struct nn_step *s,
+	     const void *layers, void *met, void *x, const struct nn_acts *a,
+	     void *logits)
+{
+	const struct nn_config *c = &m->cfg;
+	const struct nn_weights *w = &m->w;
+
+	return gpu_do_token(m->g, &(struct gpu_token){
+		.layers = layers, .nlayers = c->layers, .hidden = c->hidden,
+		.heads = c->heads, .kv_heads = c->kv_heads,
+		.dim = c->head_dim, .inter = c->inter, .vocab = c->vocab,
+		.wtype = w->type, .eps = c->eps,
+		.scale = nn_config_scale(c), .embed = w->embed,
+		.head = w->head, .norm = w->norm, .table = m->rope,
+		.ids = s->ids, .pos = s->pos, .slot = s->slot,
+		.len = s->len, .pages = s->pages, .x = x, .qkv = a->qkv,
+		.act = a->act, .logits = logits, .met = met });
+}

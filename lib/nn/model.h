@@ -127,4 +127,13 @@ void nn_final(const struct nn_model *m, int rows, const void *x, void *n,
 	      void *logits);
 int nn_head_width(const struct nn_model *m);	/* V, or 1 */
 
+/* What gpu_do_token is to know of each layer, whose keys and whose values take
+ * so many bytes; then a step of one token, from its embedding up to its
+ * logits: whether the device did it.  layers and met are struct gpu_token's. */
+void nn_layers(const struct nn_model *m, void *keys, void *values,
+	       size_t bytes, struct gpu_layer *out);
+int nn_token(const struct nn_model *m, const struct nn_step *s,
+	     const void *layers, void *met, void *x, const struct nn_acts *a,
+	     void *logits);
+
 #endif

@@ -19,6 +19,12 @@ setup() {
 	[[ $output != *SKIP* ]]
 }
 
+@test "a token through a whole model at once against its operations" {
+	run timeout 200 "$top/${B:-build}/test/gpu/token_test"
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
 @test "attention on Hopper's tensor cores against that on Ampere's" {
 	[[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0) == 9.* ]] ||
 		skip 'no Hopper'

@@ -72,4 +72,30 @@ struct attention_back {
 	float scale;
 };
 
+/* One token through a model (step.cuh): as the model's layers lie on the
+ * device, with their keys and values. */
+struct step_layer {
+	const void *w[4];		/* qkv, o, gate and up, down */
+	const float *bias[4], *norm[2], *qn, *kn;
+	void *k, *v;
+};
+
+#define STEP_PARTS 16			/* of the keys of a head, at most */
+
+struct step {
+	const struct step_layer *layer;
+	int layers, hidden, heads, kv_heads, dim, inter, vocab;
+	float eps, scale;
+	const ACT *embed;
+	const void *head;
+	const float *norm, *table;
+	const int *ids, *pos, *slot, *len, *pages;
+	ACT *x, *qkv, *act;
+	float *sums, *stats;		/* (heads, parts): of D, of 2 */
+	float *logits;
+	unsigned *met;			/* by block: meetings so far */
+	int share[5];			/* of a pair of rows: 2^share warps */
+	int slots, row;			/* row: floats in shared memory */
+};
+
 #endif
