@@ -416,10 +416,12 @@ int ahead_bequeath(struct judge *j)
 {
 	int fd[DEVICE_HELD];
 
-	if (!j->host || !torch_is_shared(j->host) || !ahead_parks(j) ||
-	    (!j->rests &&
-	     j->dev->ops->lease(j->dev, 0, DISMISS_SECONDS, NULL)))
+	if (!j->host || !torch_is_shared(j->host) || !ahead_parks(j))
 		return -1;
+	/* As in ahead_dismiss; for our own context alone nobody waits. */
+	if (!j->rests)
+		(void)j->dev->ops->lease(j->dev, 0, is_any_ready(j) ?
+					 DISMISS_SECONDS : 0, NULL);
 	return torch_hold(j->host, fd, device_cuda_held(j->dev, fd), NULL);
 }
 
