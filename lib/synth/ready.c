@@ -14,6 +14,7 @@
 #include "synth/room.h"
 
 #define AHEAD 128		/* names */
+#define BATCH 4			/* of each thread, where they take turns */
 #define LOOK_NS 100000000	/* how often a wait looks for signals */
 #define TASK_SECONDS 120
 #define TRIES 2			/* a process may be ended from outside */
@@ -32,6 +33,7 @@ struct ready {
 	const char *role;
 	int64_t bytes;		/* of inputs and results at most */
 	int on_cpu;		/* whose clocks our work would disturb */
+	size_t batch;		/* names between two turns there */
 	struct hand *hand;
 	size_t nhand;
 	pthread_mutex_t lock;	/* for what follows */
@@ -40,7 +42,10 @@ struct ready {
 	char *version;
 	struct name *name;
 	size_t n, asked, taken;
+	size_t busy;		/* that are asked for and not prepared */
 	int named, stop, failed;
+	int growing;		/* it is the caller's turn: on the CPU each of
+				 * his clocks would wait for what all are at */
 	int64_t ns;
 	struct err err;
 };
@@ -156,15 +161,24 @@ static int prepare(struct hand *d, struct name *n, struct err *e)
 	return rc < 0 ? -1 : 0;
 }
 
+/* Whether there is enough ahead.  Called with the lock. */
+static int is_ahead(const struct ready *r)
+{
+	size_t ahead = r->asked - r->taken;
+
+	return r->on_cpu ? r->growing || ahead >= r->batch :
+	       ahead >= AHEAD;
+}
+
 /* The next name, waiting for it; NULL at the end.  Called with the lock. */
 static struct name *next_name(struct ready *r)
 {
 	while (!r->stop && !r->failed &&
-	       (!r->named || (r->asked < r->n &&
-			      r->asked >= r->taken + AHEAD)))
+	       (!r->named || (r->asked < r->n && is_ahead(r))))
 		pthread_cond_wait(&r->changed, &r->lock);
 	if (r->stop || r->failed || r->asked == r->n)
 		return NULL;
+	r->busy++;
 	r->name[r->asked].stage = ASKED;
 	return &r->name[r->asked++];
 }
@@ -192,6 +206,7 @@ static void work(struct ready *r, struct hand *d)
 		rc = prepare(d, n, &e);
 		pthread_mutex_lock(&r->lock);
 		r->ns += now_ns() - began;
+		r->busy--;
 		/* What is not known is no reason to leave it out. */
 		n->stage = rc ? ASKED : PREPARED;
 		if (rc)
@@ -261,6 +276,7 @@ struct ready *ready_open(struct harvest *h, const char *role, size_t n,
 	r->role = role;
 	r->bytes = bytes;
 	r->on_cpu = on_cpu;
+	r->batch = BATCH * n;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
 	for (; r->nhand < n; r->nhand++) {
@@ -327,11 +343,31 @@ int ready_names(struct ready *r, const char *const *name, size_t n,
 	return 0;
 }
 
+/* Whose turn it is, where turns are taken.  Called with the lock. */
+static void take_turns(struct ready *r)
+{
+	int was = r->growing;
+	size_t ahead = r->asked - r->taken;
+
+	if (was)
+		r->growing = ahead > 0;
+	else
+		r->growing = !r->busy && ahead &&
+			(r->asked == r->n || ahead >= r->batch);
+	if (was != r->growing)
+		pthread_cond_broadcast(&r->changed);
+}
+
 /* The first that is prepared; n: none.  Called with the lock. */
-static size_t find_prepared(const struct ready *r)
+static size_t find_prepared(struct ready *r)
 {
 	size_t i = 0;
 
+	if (r->on_cpu) {
+		take_turns(r);
+		if (!r->growing)
+			return r->n;
+	}
 	while (i < r->asked && r->name[i].stage != PREPARED)
 		i++;
 	return i < r->asked ? i : r->n;
