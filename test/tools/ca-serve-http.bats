@@ -445,6 +445,20 @@ foreign_template() {
 	finish
 }
 
+@test "who reads nothing of a stream is let go" {
+	local body='{"prompt":"a","max_tokens":240,"n":128,"logprobs":20,"stream":true'
+	body+=',"ignore_eos":true}'
+	serve -j 2 --ctx 250 --patience 1s
+	exec 8<>"/dev/tcp/127.0.0.1/${url##*:}"
+	printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s' \
+		${#body} "$body" >&8
+	until_metric running 2
+	until_metric requests 0
+	[ "$(metric cancelled_total)" -gt 0 ]
+	exec 8>&-
+	finish
+}
+
 @test "a full queue says when to come again" {
 	serve -j 1 --queue 3
 	[ "$(ask /sleep -X POST)" = 200 ]
