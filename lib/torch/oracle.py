@@ -92,7 +92,8 @@ class Oracle(Child):
         with self.device:
             args, kwargs = split_init(failing(END_CONSTRUCT, PHASE_CONSTRUCT, get_init))
             init = nodes.encode_init(args, kwargs, PHASE_CONSTRUCT)
-            torch.manual_seed(seed)
+        torch.manual_seed(seed)
+        with self.building(req):
             self.model = failing(END_CONSTRUCT, PHASE_CONSTRUCT, make, *args, **kwargs)
         self.own_state = bool(req.get("own_state"))
         if isinstance(self.model, torch.nn.Module):

@@ -2,6 +2,7 @@
 """What every child of the host shares: the channel, shared regions, the result
 pool, the flattening of results and the loop over requests and iterations."""
 import array
+import contextlib
 import ctypes
 import gc
 import hashlib
@@ -537,6 +538,12 @@ class Child:
         if req.get("threads"):
             set_threads(int(req["threads"]))
         torch.set_grad_enabled(False)
+
+    def building(self, req):
+        """Where a constructor makes what it names no device for.  A model that keeps its own
+        state is made on the CPU and moved, as KernelBench does: the draws are those of
+        another generator on a GPU, and what torch.Tensor() gives is never there."""
+        return contextlib.nullcontext() if req.get("own_state") else self.device
 
     def describe(self, value):
         """Writes JSON to the region `desc`; the answer's head."""

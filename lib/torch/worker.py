@@ -56,7 +56,7 @@ class Runner(Child):
         args = [dec.maker(n)() for n in init.get("args", [])]
         kwargs = {k: dec.maker(n)() for k, n in init.get("kwargs", {}).items()}
         torch.manual_seed(int(req.get("seed", 0)))
-        with self.device:
+        with self.building(req):
             model = failing(END_CONSTRUCT, PHASE_CONSTRUCT, make, *args, **kwargs)
         if not callable(model):
             raise Fail(END_CONSTRUCT, PHASE_CONSTRUCT, f"{self.class_name} cannot be called")
