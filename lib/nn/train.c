@@ -96,6 +96,11 @@ static size_t ints_of(const struct train *t)
 	return 6 * (size_t)t->o.tokens + 2 * (size_t)t->o.seqs + 1;
 }
 
+/* On a GPU, where it has not been seen to be right yet. */
+#ifndef NN_KEEPS
+#define NN_KEEPS 0
+#endif
+
 /* Whether what the backward pass could make again is kept: where that takes a
  * small part of what would be left. */
 static int keeps(const struct train *t, size_t more)
@@ -106,7 +111,8 @@ static int keeps(const struct train *t, size_t more)
 		return 0;
 	if (!avail)
 		return more <= (size_t)256 << 20;
-	return avail > t->plan.total && more <= (avail - t->plan.total) / 8;
+	return NN_KEEPS && avail > t->plan.total &&
+	       more <= (avail - t->plan.total) / 8;
 }
 
 static void plan_norms(struct train *t)
