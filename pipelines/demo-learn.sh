@@ -79,7 +79,7 @@ for v in $variants; do
 	done
 done | xargs -rP "$at_once" --process-slot-var=slot -L 1 "$here/learn/run.sh" || rc=$?
 for d in "$out"/*.*/ppo; do
-	[ -e "$d/metrics.ndjson" ] || continue
+	[ -e "${d%/ppo}/done" ] || continue
 	name=$(basename "${d%/ppo}")
 	jq -c --arg v "${name%.*}" --argjson s "${name##*.}" 'select(has("val/reward/mean")) |
 		{variant: $v, seed: $s, step, reward: ."val/reward/mean"}' "$d/metrics.ndjson"

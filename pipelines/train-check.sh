@@ -35,7 +35,10 @@ begin() {
 		say "no server answers at '$url'"
 		exit 69
 	}
-	mkdir -p "$out" || exit 73
+	mkdir -p "$out" 2>/dev/null || {
+		say "cannot create '$out'"
+		exit 73
+	}
 	log=$out/serve.log own='' trainer=''
 	trap leave EXIT
 }

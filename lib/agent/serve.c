@@ -82,6 +82,10 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	const char *how = !is_grade(stage) ? "try" :
 			  s->quick_grade ? "quick" : "full";
 
+	/* What the one of them still holds of the device the other would wait
+	 * for. */
+	judging_written(is_grade(stage) && !s->quick_grade ? &s->quick :
+			&s->full);
 	if (stage == ASK_COMPILE || stage == ASK_REFERENCE)
 		return judge_as(s, stage, r, e);
 	return verdicts_offer(s->remember, how, r, e) ||
@@ -93,6 +97,7 @@ static void idle(void *ctx, int fd)
 {
 	struct serve *s = ctx;
 
+	judging_written(&s->full);
 	judging_rest(&s->quick, fd, 1);
 }
 

@@ -430,11 +430,12 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 			 "calls", (unsigned long long)a->moved);
 		return 1;
 	}
+	if (judge_spots(a, idle, text, len))
+		return 1;
 	if (a->samples < FEW)
 		return 0;
 	return judge_all(a, idle, text, len) ||
-	       judge_short(a, idle, text, len) ||
-	       judge_spots(a, idle, text, len);
+	       judge_short(a, idle, text, len);
 }
 
 int attrib_is_close(const struct attribution *a,

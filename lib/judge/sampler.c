@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/rand.h"
 
 /* With its first page within what perf_event_mlock_kb (516) gives everybody. */
@@ -415,8 +416,10 @@ static void forget_spots(struct sampler *s)
 		}
 }
 
-static void order(struct spot *p, int64_t now)
+static void order(struct spot *p)
 {
+	const int64_t now = now_ns();
+
 	if (p->due) {
 		/* It waits for its thread, or was switched off while it was
 		 * told to go on. */
@@ -427,7 +430,7 @@ static void order(struct spot *p, int64_t now)
 	}
 }
 
-void sampler_order(struct sampler *s, int64_t from, int64_t now)
+void sampler_order(struct sampler *s, int64_t from)
 {
 	char path[64];
 	struct dirent *d;
@@ -446,7 +449,7 @@ void sampler_order(struct sampler *s, int64_t from, int64_t now)
 			continue;
 		p->seen = s->orders;
 		drain_spot(s, p, from);
-		order(p, now);
+		order(p);
 	}
 	if (dir)
 		closedir(dir);

@@ -62,9 +62,9 @@ void sampler_reset(struct sampler *s, uint64_t period_ns);
  * SAMPLES_MAX samples an even part is kept, and each stands for more. */
 void sampler_drain(struct sampler *s, int64_t from);
 void sampler_put(struct sampler *s, const struct sample_at *at);
-/* Has one sample taken of each thread that runs `now`, 10 us later.  Those that
+/* Has one sample taken of each thread that runs now, 10 us later.  Those that
  * were ordered before `from` are forgotten. */
-void sampler_order(struct sampler *s, int64_t from, int64_t now);
+void sampler_order(struct sampler *s, int64_t from);
 /* Brings what was seen on several processors into the order of time. */
 void sampler_sort(struct sampler *s);
 const struct sampled *sampler_seen(const struct sampler *s);

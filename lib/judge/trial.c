@@ -312,6 +312,29 @@ static int conclude(int said, const char *text, struct fail *f)
 			PHASE_FORWARD, "%s", text);
 }
 
+/* What an empty call takes by now, beside whatever else there is: for this
+ * candidate alone. */
+static int idle_by_now(struct judge *j, struct oracle *o,
+		       struct attrib_idle *idle, struct fail *f)
+{
+	const struct attrib_idle was = j->idle;
+	const struct rng own = j->rng;
+	int rc;
+
+	j->idle.user_ns = 0;
+	rc = trial_idle(j, o, f);
+	if (rc) {
+		f->apart = 1;
+	} else {
+		idle->user_ns = fmax(idle->user_ns, j->idle.user_ns);
+		idle->foreign_ns = fmax(idle->foreign_ns, j->idle.foreign_ns);
+	}
+	j->idle = was;
+	if (j->o.seeded)
+		j->rng = own;
+	return rc;
+}
+
 int trial_attribute(struct judge *j, struct oracle *o,
 		    const struct attribution *a, struct fail *f)
 {
@@ -324,12 +347,8 @@ int trial_attribute(struct judge *j, struct oracle *o,
 		return 0;
 	said = attrib_judge(a, &idle, text, sizeof(text));
 	if (said > 0 && attrib_is_close(a, &idle)) {
-		/* As long as it takes by now. */
-		j->idle.user_ns = 0;
-		if (trial_idle(j, o, f))
+		if (idle_by_now(j, o, &idle, f))
 			return -1;
-		idle.user_ns = fmax(idle.user_ns, j->idle.user_ns);
-		idle.foreign_ns = fmax(idle.foreign_ns, j->idle.foreign_ns);
 		said = attrib_judge(a, &idle, text, sizeof(text));
 	}
 	return conclude(said, text, f);

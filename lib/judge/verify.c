@@ -17,7 +17,7 @@
 #include "judge/witness.h"
 #include "rec/stage.h"
 
-#define VERIFY_VERSION "3"
+#define VERIFY_VERSION "4"
 #define DOUBT_CALLS 192		/* beyond the plan, at most */
 #define DOUBT_STEP 32
 #define DOUBT_SECONDS 20	/* of computing, which gives samples; */
@@ -99,6 +99,7 @@ static int look_longer(struct judge *j, struct trial *t, struct fail *f)
 	const struct attribution *saw;
 	struct attrib_idle idle = j->idle;
 	int64_t ns, until = deadline_in(DOUBT_WAIT_S);
+	const struct rng was = j->rng;
 	double enough;
 
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
@@ -121,6 +122,8 @@ static int look_longer(struct judge *j, struct trial *t, struct fail *f)
 		if (trial_go(t, &round, 0, &ns, f) < 0)
 			return -1;
 	}
+	if (j->o.seeded)	/* a replay may look for another time */
+		j->rng = was;
 	return 0;
 }
 

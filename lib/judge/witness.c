@@ -188,12 +188,10 @@ int64_t witness_next(const struct witness *w)
 
 static void look_at_once(struct witness *w)
 {
-	int64_t now = now_ns();
-
-	sampler_order(w->s, w->began, now);
+	sampler_order(w->s, w->began);
 	if (!(++w->spots % SPOTS_EACH))
 		w->spot_ns *= 2;
-	w->spot_at = now + sometime(w, w->spot_ns);
+	w->spot_at = now_ns() + sometime(w, w->spot_ns);
 }
 
 /* One thread, standing still, as the tracer sees it. */
@@ -391,7 +389,7 @@ void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 	attrib_call(&w->saw);
 	w->saw.calls++;
 	/* Without its mappings nothing can be attributed: all is missing. */
-	known = seen->n && !modules_read(&w->ms, w->pid, NULL);
+	known = (seen->n || seen->nspot) && !modules_read(&w->ms, w->pid, NULL);
 	w->checked = 0;
 	w->saw.samples += known ? seen->n : 0;
 	for (size_t i = 0; i < seen->n; i++) {

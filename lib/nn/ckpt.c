@@ -323,12 +323,16 @@ static int make_room(struct out *o, const char *dir, struct err *e)
 
 int ckpt_try(const char *dir, struct err *e)
 {
-	struct out o = { .list = STR_INIT, .fd = -1 };
+	char own[CA_PATH_MAX];
 
-	if (make_room(&o, dir, e))
+	/* Under a name that no run has. */
+	if (snprintf(own, sizeof own, "%s.try.%d", dir, (int)getpid()) >=
+	    (int)sizeof own - 64)
+		return err_set(e, CA_CANTCREAT, "name is too long");
+	if (mkdir_p(own, 0755, e))
 		return -1;
-	return rmdir(o.dir) ? err_sys(e, CA_CANTCREAT, "cannot remove '%s'",
-				      o.dir) : 0;
+	return rmdir(own) ? err_sys(e, CA_CANTCREAT, "cannot remove '%s'",
+				    own) : 0;
 }
 
 /* What makes it a model. */

@@ -34,7 +34,7 @@ int ckpt_publish(struct train *t, const char *dir, const char *from,
 int ckpt_share_weights(struct train *t, struct err *e);
 
 /* Makes the folders above `dir`, and sees whether ckpt_save can write there:
- * CA_CANTCREAT. */
+ * CA_CANTCREAT.  Nothing that is there is touched. */
 int ckpt_try(const char *dir, struct err *e);
 
 /* Checks the manifest: CA_DATAERR names a file that is missing or not what

@@ -110,7 +110,7 @@ int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e)
 {
 	struct order *o = NULL;
 	struct st *st;
-	int rc = -1;
+	int rc = -1, any = 0;
 
 	begin_orders(g, n);
 	if (!dir)
@@ -123,8 +123,11 @@ int gen_reload(struct gen *const *g, int n, const char *dir, struct err *e)
 			gen_note(g[i], &o[i]);
 	if (o)
 		rc = obey_all(g, o, n, e);
+	/* From where one of them has its weights all get theirs next. */
 	for (int i = 0; o && i < n; i++)
-		if (!o[i].rc && dir != gen_folder(g[i])->dir)
+		any |= !o[i].rc;
+	for (int i = 0; any && i < n; i++)
+		if (dir != gen_folder(g[i])->dir)
 			strcpy(gen_folder(g[i])->dir, dir);
 	end_orders(g, n);
 	free(o);

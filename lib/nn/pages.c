@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A page is known by a chain of hashes: its own tokens and the hash of the
- * page before it.  Tokens are kept and compared too, so a collision of hashes
- * shares nothing.  Free pages queue, the longest unused in front.
+ * A page is known by its own tokens and by which page is before it: that one's
+ * number in the order of publishing, which nobody has twice.  Hashes, chained
+ * from page to page, only say where to look, so a collision shares nothing.
+ * Free pages queue, the longest unused in front.
  */
 #include "nn/pages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rand.h"
+
 #define AHEAD 8			/* pages that are looked for at once */
 
 struct page {
 	int32_t token[GPU_PAGE];
 	uint64_t hash;			/* chain up to here; 0: not published */
-	uint64_t parent;		/* chain of the page before */
+	uint64_t born;			/* the how-many-th that was published */
+	uint64_t parent;		/* `born` of the page before; 0: none */
 	int holders;
 	int32_t before, after;		/* in the queue of free ones; -1 */
 	int32_t chain;			/* next in its bucket; -1 */
@@ -26,6 +30,8 @@ struct pages {
 	int32_t head, tail;		/* of the queue */
 	int32_t *bucket;
 	uint32_t mask;
+	uint64_t born;			/* pages published so far */
+	uint64_t salt;			/* so that nobody can fill a bucket */
 };
 
 static void queue(struct pages *p, int32_t i)
@@ -59,6 +65,7 @@ struct pages *pages_new(int n)
 {
 	struct pages *p = calloc(1, sizeof *p);
 	uint32_t buckets = 16;
+	struct rng own;
 
 	while (buckets < (uint32_t)n)
 		buckets *= 2;
@@ -70,6 +77,8 @@ struct pages *pages_new(int n)
 		pages_free(p);
 		return NULL;
 	}
+	rng_fresh(&own);
+	p->salt = rng_u64(&own);
 	p->n = n;
 	p->mask = buckets - 1;
 	p->head = p->tail = -1;
@@ -93,22 +102,20 @@ int pages_avail(const struct pages *p)
 	return p->avail;
 }
 
-static uint64_t chain_hash(uint64_t parent, const int32_t *token)
+static uint64_t chain_hash(const struct pages *p, uint64_t chain,
+			   const int32_t *token)
 {
-	uint64_t word[GPU_PAGE / 2], own = 0, h;
+	uint64_t word[GPU_PAGE / 2], h = chain ^ p->salt;
 
-	/* No word waits for another, nor any of them for `parent`. */
 	memcpy(word, token, sizeof word);
-	for (uint64_t i = 0; i < GPU_PAGE / 2; i++) {
-		h = (word[i] ^ i * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
-		own += h ^ h >> 32;
+	for (int i = 0; i < GPU_PAGE / 2; i++) {
+		h = (h ^ word[i]) * 0xd6e8feb86659fd93u;
+		h ^= h >> 32;
 	}
-	h = (parent ^ own) * 0xff51afd7ed558ccdu;
-	h ^= h >> 32;
 	return h ? h : 1;
 }
 
-/* The page of these tokens whose chain is h. */
+/* The page of these tokens behind `parent`, whose chain is h. */
 static int32_t find(const struct pages *p, uint64_t parent, uint64_t h,
 		    const int32_t *token)
 {
@@ -170,17 +177,19 @@ static void find_pages(const struct pages *p, const int32_t *prompt, int n,
 	*at = (struct pages_at)PAGES_AT_INIT;
 	for (; at->n < n; table[at->n++] = i) {
 		for (; hashed < n && hashed < at->n + AHEAD; hashed++) {
-			last = chain_hash(last, prompt + hashed * GPU_PAGE);
+			last = chain_hash(p, last,
+					  prompt + hashed * GPU_PAGE);
 			chain[hashed % AHEAD] = last;
 			__builtin_prefetch(&p->bucket[last & p->mask]);
 		}
 		if (at->n + AHEAD / 2 < n)
 			prefetch_page(p, chain[(at->n + AHEAD / 2) % AHEAD]);
-		i = find(p, at->chain, chain[at->n % AHEAD],
+		i = find(p, at->born, chain[at->n % AHEAD],
 			 prompt + at->n * GPU_PAGE);
 		if (i < 0)
 			break;
 		at->chain = chain[at->n % AHEAD];
+		at->born = p->page[i].born;
 	}
 }
 
@@ -212,6 +221,7 @@ static void publish(struct pages *p, int32_t i, uint64_t parent,
 
 	memcpy(x->token, token, sizeof x->token);
 	x->parent = parent;
+	x->born = ++p->born;
 	x->hash = hash;
 	x->chain = *bucket;
 	*bucket = i;
@@ -222,14 +232,19 @@ void pages_publish(struct pages *p, const int32_t *token, int done,
 {
 	for (; (at->n + 1) * GPU_PAGE <= done; at->n++) {
 		const int32_t *own = token + at->n * GPU_PAGE;
-		uint64_t hash = chain_hash(at->chain, own);
+		uint64_t hash = chain_hash(p, at->chain, own);
 		int32_t i = table[at->n];
+		int32_t same = p->page[i].hash ? i :
+			       find(p, at->born, hash, own);
 
 		/* Where another has the same page nobody looks this up, but
-		 * what follows it can still be found. */
-		if (!p->page[i].hash && find(p, at->chain, hash, own) < 0)
-			publish(p, i, at->chain, hash, own);
+		 * what follows it can still be found, behind that one. */
+		if (same < 0) {
+			publish(p, i, at->born, hash, own);
+			same = i;
+		}
 		at->chain = hash;
+		at->born = p->page[same].born;
 	}
 }
 

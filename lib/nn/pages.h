@@ -29,9 +29,10 @@ int pages_avail(const struct pages *p);
  */
 struct pages_at {
 	int n;				/* pages */
-	uint64_t chain;			/* of their tokens */
+	uint64_t chain;			/* of hashes of their tokens */
+	uint64_t born;			/* which the last of them is */
 };
-#define PAGES_AT_INIT { 0, 0 }
+#define PAGES_AT_INIT { 0, 0, 0 }
 int pages_take(struct pages *p, const int32_t *prompt, int nprompt,
 	       int tokens, int32_t *table, struct pages_at *at);
 

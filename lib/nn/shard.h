@@ -37,6 +37,7 @@ struct train {
 	const void *row, *target, *order;
 	int head_rows;			/* whose logits are made at once */
 	int all_logits;			/* are there, not only those */
+	int spent;			/* gradients are in their place */
 	int nout, entropy;		/* of the last forward */
 	float inv_temp;
 	int64_t steps;

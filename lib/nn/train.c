@@ -109,7 +109,7 @@ static int keeps(const struct train *t, size_t more)
 
 	if (t->o.recompute)
 		return 0;
-	if (!avail)
+	if (gpu_is_cpu(t->g))
 		return more <= (size_t)256 << 20;
 	return NN_KEEPS && avail > t->plan.total &&
 	       more <= (avail - t->plan.total) / 8;
@@ -470,6 +470,7 @@ int train_forward(struct train *t, const struct train_batch *b,
 		return -1;
 	upload(t, b);
 	t->entropy = entropy != NULL;
+	t->spent = 0;
 	nn_embed(&t->m, &t->step, t->layer[0].in);
 	for (int l = 0; l < t->m.cfg.layers; l++) {
 		const struct saved *s = &t->layer[l];
@@ -523,7 +524,7 @@ static void head_back(struct train *t, int entropy)
 		void *dlogits = t->dlogits ? t->dlogits : logits;
 
 		n = chunk_of(t, i);
-		if (!t->all_logits)
+		if (!t->all_logits || t->spent)
 			nn_head(&t->m, n, states, logits);
 		gpu_do_pick_back(t->g, &(struct gpu_pick_back){
 			.dlogits = dlogits, .logits = logits,
@@ -536,6 +537,7 @@ static void head_back(struct train *t, int entropy)
 		linear_back(t, n, act_row(t, t->dout_n, i, h), t->grad.head,
 			    NULL, dlogits, states, t->m.w.head, v, h);
 	}
+	t->spent = !t->dlogits;
 }
 
 static void mlp_back(struct train *t, int l)

@@ -12,9 +12,10 @@
 #include "rec/stage.h"
 
 /* Better said now than after the first updates. */
-static int check_places(const struct rl_opts *o, struct err *e)
+static int check_places(const struct rl_opts *o, const char *dir,
+			const char *other, struct err *e)
 {
-	return ckpt_try(o->out, e) ||
+	return ckpt_try(dir, e) || (other && ckpt_try(other, e)) ||
 	       (o->publish && ckpt_try(o->publish, e)) ? -1 : 0;
 }
 
@@ -40,7 +41,7 @@ int run_begin(struct run *r, const char *folder, const char *dir,
 	r->batch = opts_batch(r->o);
 	if (find(r, dir, other, e) ||
 	    text_open(&r->text, folder, e) ||
-	    (!r->o->dry_run && check_places(r->o, e)) ||
+	    (!r->o->dry_run && check_places(r->o, dir, other, e)) ||
 	    ranks_start(&r->ranks, (int)r->o->ranks, e))
 		return -1;
 	r->comm = ranks_comm(r->ranks);

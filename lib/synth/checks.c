@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "judge/families.h"
 #include "judge/trial.h"
 #include "synth/examine.h"
@@ -120,6 +121,7 @@ static int admit(struct examine *x)
 	double bytes = (double)oracle_loaded(&x->oracle) * COPIES;
 	struct json *told = NULL;
 	struct err e = ERR_INIT;
+	int64_t began;
 	int rc;
 
 	if (bytes <= most * SMALL)
@@ -129,7 +131,10 @@ static int admit(struct examine *x)
 	if (rc || examine_hold(x, HOLD_NONE))
 		return -1;
 	bytes = bytes < most ? bytes : most;
-	if (admission_enter(x->rooms, bytes, most, x->o->lease_s, &e))
+	began = now_ns();
+	rc = admission_enter(x->rooms, bytes, most, x->o->lease_s, &e);
+	x->waited += (double)(now_ns() - began) / 1e9;
+	if (rc)
 		return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
 	x->admitted = bytes;
 	return examine_hold(x, HOLD_SHARED);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "judge/ahead.h"
@@ -181,8 +182,13 @@ static int add_line(const char *path, const struct str *line, struct err *e)
 int harvest_can_tell(const struct harvest *h, struct err *e)
 {
 	const struct str nothing = STR_INIT;
+	const char *path = h->o->summary;
+	struct stat st;
 
-	return h->o->summary ? add_line(h->o->summary, &nothing, e) : 0;
+	/* A pipe's reader takes an end for the end. */
+	if (!path || (!stat(path, &st) && !S_ISREG(st.st_mode)))
+		return 0;
+	return add_line(path, &nothing, e);
 }
 
 static void write_seconds(const struct harvest *h, struct jw *w)

@@ -28,6 +28,7 @@ if [ "$1" = full ]; then
 	mkdir -p "$out/control.$2" # which begins as that one does
 	ln -sfn "$(realpath "$dir")"/{data,rft,vpretrain} "$out/control.$2/"
 	train control "$2" 1 -s ppo -v 1 -Q '--lr 0 --critic-lr 0'
+	touch "$out/control.$2/done"
 else
 	train "$1" "$2" "$rounds" -Q "$on" "--$1"
 fi

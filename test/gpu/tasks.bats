@@ -12,6 +12,7 @@ setup() {
 }
 
 @test "operators are crawled through a pipe, stacked, and judged by all checks" {
+	set -o pipefail
 	timeout 150 "$bin/ca-crawl" -v --device cuda --ms 1.1 -j 6 --only softmin \
 		--only GroupNorm --only Mish --only nn.functional.gelu torch 2>told | cat >ops
 	cat told

@@ -117,6 +117,35 @@ static void beginnings_are_shared(void **state)
 	pages_free(p);
 }
 
+/* Pages alike behind beginnings that differ, even where simple hashes of these
+ * do not. */
+static void ends_belong_to_their_beginnings(void **state)
+{
+	static const int32_t first[2][4] = {
+		{ 0, 16, 21, 21 }, { 0, 20, 21, 17 },
+	};
+	struct pages *p = pages_new(16);
+	int32_t token[2][64], table[2][4], again[4];
+	struct pages_at at;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		count(token[i], 64, 100);
+		memcpy(token[i], first[i], sizeof first[i]);
+		assert_int_equal(pages_take(p, token[i], 64, 64, table[i],
+					    &at), 0);
+		pages_publish(p, token[i], 64, table[i], &at);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pages_take(p, token[i], 64, 64, again, &at),
+				 48);
+		assert_memory_equal(again, table[i], 3 * sizeof again[0]);
+		assert_true(again[1] != table[!i][1]);
+		pages_drop(p, again, 64);
+	}
+	pages_free(p);
+}
+
 /* Whatever is taken and dropped, nobody gets a page that another writes. */
 static void pages_never_mix(void **state)
 {
@@ -161,6 +190,7 @@ int main(void)
 		cmocka_unit_test(devices_have_names),
 		cmocka_unit_test(kernels_compile),
 		cmocka_unit_test(beginnings_are_shared),
+		cmocka_unit_test(ends_belong_to_their_beginnings),
 		cmocka_unit_test(pages_never_mix),
 	};
 

@@ -123,7 +123,7 @@ step() {
 	wrong 64 "'--lr'" -o run -Q '--lr fast' four
 	wrong 64 "'--nothing'" -o run four -- --nothing
 	wrong 69 "no server answers at 'http://127.0.0.1:1/v1'" -o run -e http://127.0.0.1:1/v1 four
-	wrong 73 'annot create' -o /proc/x four
+	wrong 73 "cannot create '/proc/x'" -o /proc/x four
 }
 
 @test "demo-learn: tasks with a teacher that solves them, and a table of gains" {

@@ -171,6 +171,11 @@ rft() {
 	done
 	try 73 ca-ppo --actor model --out x --publish in/x --ctx 64 --batch 4 in
 	[ ! -s out ]
+	# Looking whether it can be written touches nothing else.
+	mkdir -p exp.new && touch exp.new/kept
+	try 65 ca-ppo --actor model --out exp --ctx 64 --batch 4 /dev/null
+	[ -e exp.new/kept ]
+	[ -z "$(find . -name '*.try.*')" ]
 	python3 "$here/trajs.py" random 16 9 >other
 	try 78 ca-rft --actor model --out tuned --ctx 64 --batch 4 --steps 3 --resume other
 	said 'other data'

@@ -448,14 +448,21 @@ foreign_template() {
 @test "who reads nothing of a stream is let go" {
 	local body='{"prompt":"a","max_tokens":240,"n":128,"logprobs":20,"stream":true'
 	body+=',"ignore_eos":true}'
-	serve -j 2 --ctx 250 --patience 1s
-	exec 8<>"/dev/tcp/127.0.0.1/${url##*:}"
-	printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s' \
-		${#body} "$body" >&8
+	serve -j 2 --ctx 250 --patience 1s --queue 600
+	for fd in 5 6 7 8; do
+		eval "exec $fd<>/dev/tcp/127.0.0.1/${url##*:}"
+		printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s' \
+			${#body} "$body" >&$fd
+	done
 	until_metric running 2
+	# More than the sockets hold, and far from all there would be.
+	until [ "$(metric new_tokens_total)" -gt 16000 ]; do
+		sleep 0.05
+	done
+	[ "$(ask /sleep -X POST)" = 200 ]
 	until_metric requests 0
 	[ "$(metric cancelled_total)" -gt 0 ]
-	exec 8>&-
+	exec 5>&- 6>&- 7>&- 8>&-
 	finish
 }
 

@@ -3,7 +3,8 @@
 // Attention as in hopper.cuh, where keys and values stream: a group of warps
 // does nothing but fetch tiles of them into a ring, and the groups that
 // compute wait for a tile, not for each other, so that one multiplies while
-// another takes exponentials.  Results are those of hopper.cuh, bit for bit.
+// another takes exponentials.  Results are those of hopper.cuh, bit for bit
+// where the keys are not divided into parts.
 #if ACT_BF16 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 template <int N> __device__ inline void more_registers()
 {
