@@ -51,7 +51,8 @@ const char nvcc_script[] =
 	"		eval \"${s2% \\\"*} -\" >\"$host\" 2>\"$d/2\"\n"
 	"	rc=$?\n"
 	"	read -r first <\"$d/rc\"\n"
-	"	if [ $rc -ne 0 ] && [ -s \"$d/2\" ] &&\n"	/* had read enough */
+	/* cudafe++ ended before it had read all? */
+	"	if [ $rc -ne 0 ] && [ -s \"$d/2\" ] &&\n"
 	"		{ [ ! -s \"$d/1\" ] || grep -qi 'broken pipe' \"$d/1\"; }\n"
 	"	then\n"
 	"		cat \"$d/2\" >&2\n"
