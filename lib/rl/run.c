@@ -11,11 +11,15 @@
 #include "nn/ckpt.h"
 #include "rec/stage.h"
 
-/* Better said now than after the first updates. */
+/* Better said now than after the first updates; and nothing is left of it, so
+ * that a folder which is not there yet is tried from outside. */
 static int check_places(const struct rl_opts *o, const char *dir,
 			const char *other, struct err *e)
 {
-	return ckpt_try(dir, e) || (other && ckpt_try(other, e)) ||
+	int inside = !access(o->out, F_OK);
+
+	return ckpt_try(inside ? dir : o->out, e) ||
+	       (inside && other && ckpt_try(other, e)) ||
 	       (o->publish && ckpt_try(o->publish, e)) ? -1 : 0;
 }
 
