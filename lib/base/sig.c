@@ -11,9 +11,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
+
+#define LOOK_NS 100000000
 
 /* Atomic: any thread may run the handler, and others ask. */
 static atomic_int caught;
@@ -111,4 +114,15 @@ int sig_caught(void)
 int sig_fd(void)
 {
 	return pipe_fd[0];
+}
+
+void sig_wait(pthread_cond_t *changed, pthread_mutex_t *lock)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_nsec += LOOK_NS;
+	at.tv_sec += at.tv_nsec / 1000000000;
+	at.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(changed, lock, &at);
 }

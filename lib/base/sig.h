@@ -6,6 +6,7 @@
 #ifndef CA_BASE_SIG_H
 #define CA_BASE_SIG_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -30,5 +31,9 @@ int sig_caught(void);
 
 /* Readable (and stays so) once one came; -1 before sig_catch.  For poll. */
 int sig_fd(void);
+
+/* pthread_cond_wait, for a tenth of a second at most: no signal wakes it, so
+ * that whoever waits looks at sig_caught each time. */
+void sig_wait(pthread_cond_t *changed, pthread_mutex_t *lock);
 
 #endif

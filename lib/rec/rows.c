@@ -132,7 +132,7 @@ static void salvage(struct str *out, const char *p, const char *end)
 		add_text(out, p, to);
 	}
 	if (p == end)
-		add_text(out, "[", &"["[1]);
+		str_adds(out, "[\n");
 	else if ((p = scan_space(p + 1, end)) < end)
 		add_text(out, p, end);
 }

@@ -8,14 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/sig.h"
 #include "synth/room.h"
 
 #define AHEAD 128		/* names */
 #define BATCH 4			/* of each thread, where they take turns */
-#define LOOK_NS 100000000	/* how often a wait looks for signals */
 #define TASK_SECONDS 120
 #define TRIES 2			/* a process may be ended from outside */
 
@@ -297,19 +295,13 @@ struct ready *ready_open(struct harvest *h, const char *role, size_t n,
  * lock. */
 static int look(struct ready *r, struct err *e)
 {
-	struct timespec at;
-
 	if (sig_caught())
 		return err_set(e, CA_TEMPFAIL, "interrupted");
 	if (r->failed) {
 		*e = r->err;
 		return -1;
 	}
-	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_nsec += LOOK_NS;
-	at.tv_sec += at.tv_nsec / 1000000000;
-	at.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&r->changed, &r->lock, &at);
+	sig_wait(&r->changed, &r->lock);
 	return 0;
 }
 

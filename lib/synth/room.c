@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -14,7 +13,6 @@
 #include "cu/lease.h"
 
 #define BYTES ((int64_t)512 << 20)
-#define LOOK_NS 100000000	/* how often a wait looks for signals */
 #define BYTES_CUDA ((int64_t)3500 << 20)
 
 int64_t room_bytes(const struct judge *j, int64_t asked)
@@ -63,18 +61,12 @@ void admission_release(struct admission *a)
 /* Waits a little for a change.  Called with the lock. */
 static int wait_more(struct admission *a, int64_t end, struct err *e)
 {
-	struct timespec at;
-
 	if (sig_caught())
 		return err_set(e, CA_TEMPFAIL, "interrupted");
 	if (now_ns() > end)
 		return err_set(e, CA_UNAVAILABLE, "there was no room for the "
 			       "task in the GPU's memory in time");
-	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_nsec += LOOK_NS;
-	at.tv_sec += at.tv_nsec / 1000000000;
-	at.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&a->changed, &a->lock, &at);
+	sig_wait(&a->changed, &a->lock);
 	return 0;
 }
 
