@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# KERNELBENCH=DIR kernelbench-pairs.sh [-n PAIRS] [-j N] FILE
+# KERNELBENCH=DIR kernelbench-pairs.sh [-n PAIRS] [-j N] [-k FILE] FILE
 #
 # On a GPU: verdicts of KernelBench's own evaluator (DIR is a checkout of it)
 # beside ours under the rules `kernelbench`, of the first PAIRS (60) of a
@@ -9,7 +9,8 @@
 # nothing, since its builds take half a minute each (test/bench/kernelbench.sh
 # has those).  Its evaluator runs as its scripts run it, five trials and a
 # process for each pair, but forked from one that has imported it, N (4) at
-# once.  A line for each difference; the last one counts.
+# once.  A line for each difference, -k keeps one for each pair; the last one
+# counts.
 #
 # It needs more than torch (pydantic, …): KERNELBENCH_PYTHON is a Python that
 # has them, else the one that our host uses.
@@ -18,11 +19,12 @@ cd "$(dirname "$0")/.."
 bin=${CA_BIN:-bin}
 # shellcheck source=test/setup/lib.sh
 . test/setup/lib.sh
-number=60 jobs=4
-while getopts n:j: o; do
+number=60 jobs=4 kept=""
+while getopts n:j:k: o; do
 	case $o in
 	n) number=$OPTARG ;;
 	j) jobs=$OPTARG ;;
+	k) kept=$OPTARG ;;
 	*) exit 64 ;;
 	esac
 done
@@ -100,6 +102,7 @@ jq -c --arg rules kernelbench '{kind: "candidate", v: 1,
 ours_s=$((SECONDS - began))
 paste -d '\t' "$work/theirs" "$work/ours" | jq -Rc 'split("\t") | map(fromjson) |
 	add | .same = (.ok == (.status == "ok"))' >"$work/both"
+[ -z "$kept" ] || cp "$work/both" "$kept"
 jq -c 'select(.same | not) | {name, theirs: (if .ok then "ok" else "no" end), why,
 	ours: .status, text}' "$work/both"
 jq -rs --arg t "$peer_s" --arg o "$ours_s" '"\(length) pairs: the same \(

@@ -100,7 +100,8 @@ done < <(sort -n "$known")
 	--task-timeout 120s "$work/in" |
 	jq --unbuffered -r '[if .verify.status == "ok" then "ok" else "NOT OK" end,
 		.name, .verify.status, .verify.text // "",
-		"\(.verify.prov.seconds) s"] | @tsv' | tee -a "$done" "$work/out"
+		"\(.verify.prov.seconds) s", (.verify.prov.waited | tojson)] | @tsv' |
+	tee -a "$done" "$work/out"
 good=$(grep -c '^ok' "$work/out" || :)
 echo "$good of $n verified, $before before, $skipped skipped"
 [ "$good" -eq "$n" ]
