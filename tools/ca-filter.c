@@ -85,6 +85,8 @@ int main(int argc, char **argv)
 	if (!filter)
 		die_err(&e);
 	rc = stage_run(&ops, &c, argc, argv, first);
+	if (c.verbose)
+		filter_tell(filter);
 	filter_close(filter);
 	opt_release(&tool);
 	return rc;

@@ -321,12 +321,16 @@ static int run(struct judge *j, struct oracle *o, struct guard_result *out,
 		goto out;
 	for (size_t c = 0; c < ncase; c++)
 		as_case(g, c, o->param_bytes > 0, &gc[c]);
+	if (judge_turn(j, TURN_REST, f))
+		goto out;
 	rc = guard_run(gc, ncase, g->want[0].n, CMP_TOL, CMP_TOL, out, &e);
 	out->refused = refused;
 	if (rc)
 		fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
 	else
 		spread(&g->want[0].m, out);
+	if (!rc)
+		rc = judge_turn(j, TURN_BACK, f);
 out:
 	release(g);
 	return rc;

@@ -139,6 +139,11 @@ static double copy_rate(struct device *d, size_t bytes)
 	return best ? 2e9 * (double)bytes / (double)best : -1;
 }
 
+int judge_turn(struct judge *j, enum turn at, struct fail *f)
+{
+	return j->turn ? j->turn(j->turns, at, f) : 0;
+}
+
 void spent(struct judge *j, enum spent what, int64_t began)
 {
 	j->spent[what] += now_ns() - began;

@@ -79,6 +79,8 @@ static int ask(struct judge *j, struct oracle *o, struct str *req,
 
 	if (req->failed)
 		return fail_set(f, ST_INFRA_ERROR, 0, "out of memory");
+	if (judge_turn(j, TURN_NEXT, f))
+		return -1;
 	if (torch_send(&o->c, req->buf, req->len, fds, nfds, &e))
 		return lost(j, o, f);
 	return hear(j, o, m, f);

@@ -18,6 +18,11 @@
 #define LATER_MAX 160
 #define RUNNER_MEMS 5		/* in[2], slots, params, pool */
 
+/* At a request to an oracle; around what needs no device. */
+enum turn { TURN_NEXT, TURN_REST, TURN_BACK };
+
+struct fail;
+
 /* What the judge waits for; the rest of its time is its own. */
 enum spent { SPENT_LEASE, SPENT_HOST, SPENT_ORACLE, SPENT_START,
 	     SPENT_CANDIDATE, SPENT_EAGER, SPENT_COMPILE, SPENT_CALIB,
@@ -56,6 +61,10 @@ struct judge {
 	struct mem later[LATER_MAX];	/* leaves for later */
 	size_t nlater;
 	int64_t spent[SPENT_N];	/* ns, since the record was begun */
+	/* Who works on several tasks at once lets others at the device then;
+	 * NULL: nobody does.  -1: `f`. */
+	int (*turn)(void *ctx, enum turn at, struct fail *f);
+	void *turns;
 	int loaded;		/* candidate code has run since it was reset */
 	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all:
@@ -83,6 +92,9 @@ struct fail {
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...) CA_PRINTF(4, 5);
 const char *phase_name(uint32_t phase);		/* "load", …; NULL for 0 */
+
+/* j->turn, where there is one. */
+int judge_turn(struct judge *j, enum turn at, struct fail *f);
 
 /* Counts the time since `began` to `what`. */
 void spent(struct judge *j, enum spent what, int64_t began);

@@ -106,8 +106,7 @@ static int ask(struct examine *x, struct json **told, const char *fmt, ...)
 	str_adds(&req, text);
 	json_free(*told);
 	*told = NULL;
-	rc = examine_turn(x) ||
-	     oracle_ask(x->j, &x->oracle, &req, told, &x->fail) ? -1 : 0;
+	rc = oracle_ask(x->j, &x->oracle, &req, told, &x->fail);
 	str_release(&req);
 	return rc;
 }
@@ -133,7 +132,7 @@ static int admit(struct examine *x)
 	bytes = bytes < most ? bytes : most;
 	began = now_ns();
 	rc = admission_enter(x->rooms, bytes, most, x->o->lease_s, &e);
-	x->waited += (double)(now_ns() - began) / 1e9;
+	examine_count(&x->waited[WAIT_ROOM], began);
 	if (rc)
 		return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
 	x->admitted = bytes;
@@ -148,8 +147,7 @@ int check_contract(struct examine *x)
 	 * to start first is not waited for with the lease. */
 	if (host_ready(x->j, f) || examine_hold(x, HOLD_SHARED) ||
 	    oracle_open(x->j, &x->oracle, "task",
-			check_wanted(x, CHECK_COMPILE), f) ||
-	    examine_turn(x)) {
+			check_wanted(x, CHECK_COMPILE), f)) {
 		x->broken = 1;
 		return BROKEN;
 	}
@@ -313,8 +311,7 @@ int check_eager(struct examine *x)
 static int take(struct examine *x, uint64_t forward, const char *precision,
 		struct shot *s)
 {
-	int rc = examine_turn(x) ? -1 :
-		 shot_take(x->j, &x->oracle, SEED_FORWARD + forward,
+	int rc = shot_take(x->j, &x->oracle, SEED_FORWARD + forward,
 			   precision, s, &x->fail);
 
 	x->oom |= rc > 0 && s->m.end == END_OOM;
@@ -323,9 +320,7 @@ static int take(struct examine *x, uint64_t forward, const char *precision,
 
 static int inputs(struct examine *x, uint64_t seed, const char *family)
 {
-	return examine_turn(x) ||
-	       oracle_inputs(x->j, &x->oracle, seed, family, 1, &x->fail) ?
-	       -1 : 0;
+	return oracle_inputs(x->j, &x->oracle, seed, family, 1, &x->fail);
 }
 
 static int compare_shots(struct examine *x, const struct shot *got,

@@ -6,13 +6,18 @@
 #ifndef CA_SYNTH_EXAMINE_H
 #define CA_SYNTH_EXAMINE_H
 
+#include "synth/clocks.h"
 #include "synth/filter.h"
 #include "synth/room.h"
 #include "synth/shot.h"
 #include "synth/task.h"
 
+/* What a task waits for. */
+enum filter_wait { WAIT_SHARED, WAIT_ALONE, WAIT_ROOM, FILTER_WAITS };
+
 struct examine {
 	struct admission *rooms;
+	struct clocks *clocks;
 	const struct filter_opts *o;
 	unsigned wanted;	/* checks, as bits */
 	struct judge *j;
@@ -30,10 +35,12 @@ struct examine {
 	int oom;		/* something found no memory left */
 	double spent[FILTER_CHECKS];	/* seconds, by the check that begins
 					 * what is done together */
-	double waited;		/* of them: for the device */
+	double waited[FILTER_WAITS];	/* of them */
+	double asked;		/* of them: for its process to answer */
 	double admitted;	/* bytes of the GPU's memory */
 	enum device_hold held;
 	int64_t since;		/* when that lease was taken */
+	int leads;		/* clocks_enter's, while held is HOLD_ALONE */
 };
 
 enum { PASS, REJECT, BROKEN };
@@ -55,8 +62,7 @@ int check_wanted(const struct examine *x, enum filter_check c);
 
 /* device_hold; a failure is x->fail. */
 int examine_hold(struct examine *x, enum device_hold how);
-/* Between two requests: lets those at the device who wait to be alone there.
- * As examine_hold. */
-int examine_turn(struct examine *x);
+/* Adds the seconds since `began`. */
+void examine_count(double *to, int64_t began);
 
 #endif

@@ -31,9 +31,11 @@ struct filter {
 	struct judge_opts judge;
 	unsigned wanted;
 	pthread_key_t key;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock;	/* for what follows */
 	struct own_judge *all;
+	double spent[FILTER_CHECKS], waited[FILTER_WAITS], asked;
 	struct admission rooms;
+	struct clocks clocks;
 };
 
 void filter_defaults(struct filter_opts *o)
@@ -77,6 +79,7 @@ struct filter *filter_open(const struct filter_opts *o, struct err *e)
 	}
 	pthread_mutex_init(&f->lock, NULL);
 	admission_init(&f->rooms);
+	clocks_init(&f->clocks);
 	f->o = *o;
 	judge_defaults(&f->judge);
 	f->judge.device = o->device;
@@ -115,6 +118,7 @@ void filter_close(struct filter *f)
 	pthread_key_delete(f->key);
 	pthread_mutex_destroy(&f->lock);
 	admission_release(&f->rooms);
+	clocks_release(&f->clocks);
 	free(f);
 }
 
@@ -142,33 +146,51 @@ static struct judge *own_judge(struct filter *f, struct err *e)
 	return own->j;
 }
 
-static double seconds_since(int64_t began)
+void examine_count(double *to, int64_t began)
 {
-	return (double)((now_ns() - began) / 1000000) / 1e3;
+	*to += (double)(now_ns() - began) / 1e9;
 }
 
 int examine_hold(struct examine *x, enum device_hold how)
 {
 	struct err e = ERR_INIT;
 	int64_t began = now_ns();
-	int rc = device_hold(x->j->dev, how, x->o->lease_s, &e);
+	int rc;
 
-	x->waited += seconds_since(began);
-	x->held = how;
+	if (x->held == HOLD_ALONE)
+		clocks_leave(x->clocks, x->leads);
+	rc = how == HOLD_ALONE ?
+		clocks_enter(x->clocks, x->j->dev, x->o->lease_s, &x->leads,
+			     &e) :
+		device_hold(x->j->dev, how, x->o->lease_s, &e);
+	examine_count(&x->waited[how == HOLD_ALONE ? WAIT_ALONE :
+				 WAIT_SHARED], began);
+	x->held = rc ? HOLD_NONE : how;
 	x->since = now_ns();
 	if (!rc)
 		return 0;
 	return fail_set(&x->fail, ST_INFRA_ERROR, 0, "%s", e.msg);
 }
 
-int examine_turn(struct examine *x)
+/* Lets those at the device who wait to be alone there: between two requests,
+ * and where the judge works on its own. */
+static int turn(void *ctx, enum turn at, struct fail *f)
 {
+	struct examine *x = ctx;
+	int rc = 0;
+
 	/* On the CPU what runs beside a clock is no matter of turns: every
 	 * request takes long there. */
-	if (!judge_on_cuda(x->j) || x->held != HOLD_SHARED ||
-	    now_ns() - x->since < TURN_NS)
+	if (!judge_on_cuda(x->j))
 		return 0;
-	return examine_hold(x, HOLD_SHARED);
+	if (at == TURN_REST)
+		rc = examine_hold(x, HOLD_NONE);
+	else if (at == TURN_BACK || (x->held == HOLD_SHARED &&
+				     now_ns() - x->since >= TURN_NS))
+		rc = examine_hold(x, HOLD_SHARED);
+	if (rc)
+		*f = x->fail;
+	return rc;
 }
 
 /* All checks, until one fails. */
@@ -190,7 +212,7 @@ static void run_checks(struct examine *x)
 		int64_t began = now_ns();
 		int rc = all[i].check(x);
 
-		x->spent[all[i].first] += seconds_since(began);
+		examine_count(&x->spent[all[i].first], began);
 		if (rc >= BROKEN || (rc && !x->o->exhaustive))
 			break;
 		memset(&x->fail, 0, sizeof(x->fail));
@@ -217,9 +239,12 @@ static void examine_clear(struct examine *x)
 
 static void attempt(struct examine *x, int alone)
 {
+	int64_t asked = x->j->spent[SPENT_ORACLE];
 	struct err e = ERR_INIT;
 	int room;
 
+	clocks_task(x->clocks, 1);
+	x->held = HOLD_NONE;
 	x->want[0] = x->want[1] = x->got = (struct shot)SHOT_INIT;
 	memset(&x->fail, 0, sizeof(x->fail));
 	jw_init(&x->w, &x->checks);
@@ -231,6 +256,10 @@ static void attempt(struct examine *x, int alone)
 		run_checks(x);
 	}
 	jw_end_obj(&x->w);
+	if (x->held == HOLD_ALONE)
+		(void)examine_hold(x, HOLD_NONE);
+	clocks_task(x->clocks, -1);
+	x->asked += (double)(x->j->spent[SPENT_ORACLE] - asked) / 1e9;
 	oracle_stop(x->j, &x->oracle);
 	shots_release(x);
 	/* Whose memory somebody waits for ends before that. */
@@ -259,6 +288,10 @@ static void examine_task(struct examine *x)
 	examine_clear(x);
 	attempt(x, 1);
 }
+
+static const char *const wait_names[FILTER_WAITS] = {
+	"shared", "alone", "room",
+};
 
 static void write_options(const struct examine *x, struct jw *w)
 {
@@ -296,18 +329,58 @@ static const char *status_of(const struct examine *x)
 	return x->reason ? "rejected" : "ok";
 }
 
+static double whole_ms(double seconds)
+{
+	return (double)(int64_t)(seconds * 1e3) / 1e3;
+}
+
 static void write_prov(const struct examine *x, int64_t began, struct jw *w)
 {
 	rec_begin_prov(w, began);
-	jw_knum(w, "waited", x->waited);
+	jw_key(w, "waited");
+	jw_obj(w);
+	for (int i = 0; i < FILTER_WAITS; i++)
+		jw_knum(w, wait_names[i], whole_ms(x->waited[i]));
+	jw_end_obj(w);
+	jw_knum(w, "asked", whole_ms(x->asked));
 	jw_key(w, "spent");
 	jw_obj(w);
 	for (int c = 0; c < FILTER_CHECKS; c++)
 		if (x->spent[c] > 0)
 			jw_knum(w, check_name((enum filter_check)c),
-				x->spent[c]);
+				whole_ms(x->spent[c]));
 	jw_end_obj(w);
 	jw_end_obj(w);
+}
+
+static void add_up(struct filter *f, const struct examine *x)
+{
+	pthread_mutex_lock(&f->lock);
+	for (int i = 0; i < FILTER_CHECKS; i++)
+		f->spent[i] += x->spent[i];
+	for (int i = 0; i < FILTER_WAITS; i++)
+		f->waited[i] += x->waited[i];
+	f->asked += x->asked;
+	pthread_mutex_unlock(&f->lock);
+}
+
+void filter_tell(const struct filter *f)
+{
+	struct str s = STR_INIT;
+
+	for (int c = 0; c < FILTER_CHECKS; c++)
+		if (f->spent[c] > 0)
+			str_addf(&s, "%s %.1f, ",
+				 check_name((enum filter_check)c),
+				 f->spent[c]);
+	str_addf(&s, "of it in the tasks' processes %.1f, waiting",
+		 f->asked);
+	for (int i = 0; i < FILTER_WAITS; i++)
+		str_addf(&s, "%s %s %.1f", i ? "," : "", wait_names[i],
+			 f->waited[i]);
+	if (!s.failed)
+		warn("seconds of all tasks: %s", s.buf);
+	str_release(&s);
 }
 
 static void write_field(struct examine *x, int64_t began, struct jw *w)
@@ -379,6 +452,7 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 	if (!x)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	x->rooms = &f->rooms;
+	x->clocks = &f->clocks;
 	x->o = &f->o;
 	x->wanted = f->wanted;
 	task_read(r, &x->t);
@@ -391,7 +465,11 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 			free(x);
 			return -1;
 		}
+		x->j->turn = turn;
+		x->j->turns = x;
 		examine_task(x);
+		x->j->turn = NULL;
+		add_up(f, x);
 		if (x->broken && x->j->no_torch)
 			rc = err_set(e, x->j->no_torch, "%s", x->fail.text);
 	}

@@ -51,6 +51,9 @@ void filter_close(struct filter *f);
  * of which gets a host of its own.  -1 when nothing can work here. */
 int filter_record(struct filter *f, struct rec *r, struct err *e);
 
+/* Says on stderr what the tasks so far spent their time on. */
+void filter_tell(const struct filter *f);
+
 /* The word for what became of the last record: "kept", or the reason. */
 const char *filter_word(const struct rec *r);
 
