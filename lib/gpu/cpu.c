@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/proc.h"
@@ -124,6 +125,11 @@ static void choose_level(void)
 
 void gpu_calm_threads(char **argv)
 {
+	const char *name = argv[0] ? strrchr(argv[0], '/') : NULL;
+
+	/* Through /proc it would be called "exe". */
+	if (argv[0])
+		prctl(PR_SET_NAME, name ? name + 1 : argv[0]);
 	if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
 	    setenv("GOMP_SPINCOUNT", "5000", 1))
 		return;

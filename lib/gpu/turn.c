@@ -38,11 +38,16 @@ void gpu_turn_close(struct gpu_turn *t)
 	*t->name = '\0';
 }
 
+int gpu_turn_goes_on(const struct gpu_turn *t)
+{
+	return t->held && now_ns() - t->since < TURN_NS;
+}
+
 int gpu_turn_enter(struct gpu_turn *t)
 {
 	const struct timespec nap = { 0, 20000000 };
 
-	if (t->held && now_ns() - t->since < TURN_NS)
+	if (gpu_turn_goes_on(t))
 		return 0;
 	gpu_turn_leave(t);
 	if (lease_lock(&t->lease, t->name, 0, TRY_S, NULL)) {

@@ -27,6 +27,8 @@ void gpu_turn_close(struct gpu_turn *t);
 /* Holds the lease when it returns 0.  -1: somebody else has the device; ask
  * again. */
 int gpu_turn_enter(struct gpu_turn *t);
+/* Whether it does so at once, since it is held and not for long yet. */
+int gpu_turn_goes_on(const struct gpu_turn *t);
 /* The same, as long as it takes. */
 void gpu_turn_wait(struct gpu_turn *t);
 void gpu_turn_leave(struct gpu_turn *t);

@@ -409,3 +409,28 @@ float nn_config_scale(const struct nn_config *c)
 {
 	return (float)(1 / sqrt((double)c->head_dim));
 }
+
+int nn_config_alike(const struct nn_config *a, const struct nn_config *b)
+{
+	const int x[] = { (int)a->family - (int)b->family,
+		(int)a->head - (int)b->head, a->layers - b->layers,
+		a->hidden - b->hidden, a->heads - b->heads,
+		a->kv_heads - b->kv_heads, a->head_dim - b->head_dim,
+		a->inter - b->inter, a->vocab - b->vocab, a->tied - b->tied,
+		a->qkv_bias - b->qkv_bias, a->o_bias - b->o_bias,
+		a->mlp_bias - b->mlp_bias, a->qk_norm - b->qk_norm,
+		(int)a->rope - (int)b->rope, a->rope_orig - b->rope_orig };
+	const double y[] = { (double)a->eps - (double)b->eps,
+		a->rope_theta - b->rope_theta, a->rope_low - b->rope_low,
+		a->rope_factor - b->rope_factor, a->rope_high - b->rope_high,
+		a->rope_fast - b->rope_fast, a->rope_slow - b->rope_slow,
+		a->rope_mscale - b->rope_mscale };
+
+	for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+		if (x[i])
+			return 0;
+	for (size_t i = 0; i < sizeof y / sizeof y[0]; i++)
+		if (fabs(y[i]) > 0)
+			return 0;
+	return 1;
+}

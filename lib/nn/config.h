@@ -70,4 +70,7 @@ double nn_config_freqs(const struct nn_config *c, double *freq);
 /* Factor on the scores of attention: 1 / sqrt(head_dim). */
 float nn_config_scale(const struct nn_config *c);
 
+/* Whether both compute the same from the same weights. */
+int nn_config_alike(const struct nn_config *a, const struct nn_config *b);
+
 #endif

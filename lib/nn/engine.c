@@ -58,6 +58,8 @@ struct engine {
 	int untaped;			/* recording failed */
 	float *words;			/* a row of logits */
 	uint64_t sum;
+	void (*meanwhile)(void *ctx);	/* or NULL */
+	void *meanwhile_ctx;
 };
 
 const struct nn_config *engine_config(const struct engine *g)
@@ -362,32 +364,6 @@ void engine_close(struct engine *g)
 	free(g);
 }
 
-/* Whether two configs compute the same from the same weights. */
-static int alike(const struct nn_config *a, const struct nn_config *b)
-{
-	const int x[] = { (int)a->family - (int)b->family,
-		(int)a->head - (int)b->head, a->layers - b->layers,
-		a->hidden - b->hidden, a->heads - b->heads,
-		a->kv_heads - b->kv_heads, a->head_dim - b->head_dim,
-		a->inter - b->inter, a->vocab - b->vocab, a->tied - b->tied,
-		a->qkv_bias - b->qkv_bias, a->o_bias - b->o_bias,
-		a->mlp_bias - b->mlp_bias, a->qk_norm - b->qk_norm,
-		(int)a->rope - (int)b->rope, a->rope_orig - b->rope_orig };
-	const double y[] = { (double)a->eps - (double)b->eps,
-		a->rope_theta - b->rope_theta, a->rope_low - b->rope_low,
-		a->rope_factor - b->rope_factor, a->rope_high - b->rope_high,
-		a->rope_fast - b->rope_fast, a->rope_slow - b->rope_slow,
-		a->rope_mscale - b->rope_mscale };
-
-	for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
-		if (x[i])
-			return 0;
-	for (size_t i = 0; i < sizeof y / sizeof y[0]; i++)
-		if (fabs(y[i]) > 0)
-			return 0;
-	return 1;
-}
-
 int engine_fits(const struct engine *g, const char *dir, const struct st *s,
 		struct err *e)
 {
@@ -395,7 +371,7 @@ int engine_fits(const struct engine *g, const char *dir, const struct st *s,
 
 	if (nn_config_load(&cfg, dir, e))
 		return -1;
-	if (!alike(&cfg, &g->m.cfg))
+	if (!nn_config_alike(&cfg, &g->m.cfg))
 		return err_set(e, CA_CONFIG, "'%s' is another kind of model "
 			       "than the one that is served", dir);
 	if (nn_model_check(&g->m, s, e))
@@ -690,6 +666,19 @@ static int has_mask(const struct engine *g, const struct engine_part *part)
 	return 0;
 }
 
+void engine_meanwhile(struct engine *g, void (*fn)(void *ctx), void *ctx)
+{
+	g->meanwhile = fn;
+	g->meanwhile_ctx = ctx;
+}
+
+/* The device has all it needs to be `busy`, or is about to get it. */
+static void meanwhile(struct engine *g, int busy)
+{
+	if (g->meanwhile && busy != gpu_is_cpu(g->g))
+		g->meanwhile(g->meanwhile_ctx);
+}
+
 /* Logits that are masked go through the host. */
 static int mask(struct engine *g, const struct engine_part *part,
 		struct err *e)
@@ -715,6 +704,7 @@ static int compute_masked(struct engine *g, const struct engine_part *part,
 {
 	run_layers(g, s);
 	run_head(g, there(g, g->l.index), g->l.nout);
+	meanwhile(g, 1);
 	for (int k = 0; k < g->l.nout; k++) {
 		const struct engine_part *p = &part[g->l.out_part[k]];
 
@@ -776,13 +766,16 @@ int engine_step(struct engine *g, struct engine_part *part, int nparts,
 
 	lay_out(g, part, nparts);
 	s = upload(g);
+	meanwhile(g, 0);
 	if (has_mask(g, part)) {
 		if (compute_masked(g, part, &s, e))
 			return -1;
-	} else if (s.max_rows == 1 && s.t == g->l.nout) {
-		decode(g, &s);
 	} else {
-		compute(g, &s);
+		if (s.max_rows == 1 && s.t == g->l.nout)
+			decode(g, &s);
+		else
+			compute(g, &s);
+		meanwhile(g, 1);
 	}
 	/* Scores use the same buffers, so what was drawn leaves first. */
 	return fetch(g, part, e) || score(g, part, nparts, e) ? -1 : 0;

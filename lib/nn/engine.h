@@ -86,6 +86,10 @@ struct engine_part {
 	struct engine_top *top;
 };
 
+/* Has `fn` called in each step while the device computes; on the CPU, which has
+ * no time of its own then, before that. */
+void engine_meanwhile(struct engine *g, void (*fn)(void *ctx), void *ctx);
+
 /* Computes one step of nparts parts, at most `slots` of them, with at most
  * engine_chunk rows besides one for each. */
 int engine_step(struct engine *g, struct engine_part *part, int nparts,

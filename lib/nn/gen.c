@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,6 +41,9 @@ struct gen {
 	int started;
 	void (*stepped)(void *ctx, int asleep);	/* NULL: nobody asks */
 	void *stepped_ctx;
+	/* What the last step brought, while it is not said: the thread's. */
+	struct gen_job *ended;
+	int news;
 	struct gen_folder folder;
 	/* Of what follows. */
 	pthread_mutex_t lock;
@@ -71,13 +75,6 @@ void gen_on_step(struct gen *g, void (*stepped)(void *ctx, int asleep),
 {
 	g->stepped = stepped;
 	g->stepped_ctx = ctx;
-}
-
-/* With the lock. */
-static void say_state(struct gen *g)
-{
-	if (g->stepped)
-		g->stepped(g->stepped_ctx, g->stats.asleep);
 }
 
 void gen_get_stats(struct gen *g, struct gen_stats *s)
@@ -129,10 +126,16 @@ static int wait_for_device(struct gen *g)
 	return 0;
 }
 
-/* Takes j out of the scheduler's hands; `end` calls follow in finish_all.
- * With the lock. */
-static void finish(struct gen *g, struct gen_job *j, enum gen_end end,
-		   struct gen_job **ended)
+/* To be said of what has ended. */
+static void has_ended(struct gen *g, struct gen_job *j)
+{
+	j->r->job = NULL;
+	j->next = g->ended;
+	g->ended = j;
+}
+
+/* Takes j out of the scheduler's hands.  With the lock. */
+static void finish(struct gen *g, struct gen_job *j, enum gen_end end)
 {
 	sched_remove(g->sched, &j->seq);
 	*(j->before ? &j->before->after : &g->jobs) = j->after;
@@ -140,12 +143,10 @@ static void finish(struct gen *g, struct gen_job *j, enum gen_end end,
 		j->after->before = j->before;
 	j->r->end = end;
 	j->r->shared = j->seq.shared;
-	j->r->job = NULL;
 	g->stats.requests++;
 	g->stats.cancelled += end == GEN_CANCELLED;
 	g->stats.failed += end == GEN_FAILED;
-	j->next = *ended;
-	*ended = j;
+	has_ended(g, j);
 }
 
 static void free_job(struct gen_job *j)
@@ -154,29 +155,34 @@ static void free_job(struct gen_job *j)
 	free(j);
 }
 
-/* Tells those who wait for them; without the lock. */
-static void tell(struct gen_job *ended)
+/* Tells those who wait for tokens and ends: the tokens first, since a request
+ * that has ended may be freed.  Without the lock. */
+static void say(void *arg)
 {
-	while (ended) {
-		struct gen_job *next = ended->next;
-		struct gen_req *r = ended->r;
+	struct gen *g = arg;
+	struct gen_job *j;
 
-		free_job(ended);
+	if (g->news && g->stepped)
+		g->stepped(g->stepped_ctx, g->stats.asleep);
+	g->news = 0;
+	while ((j = g->ended)) {
+		struct gen_req *r = j->r;
+
+		g->ended = j->next;
+		free_job(j);
 		r->ended(r->ctx);
-		ended = next;
 	}
 }
 
-static void fail(struct gen *g, struct gen_job *j, const struct err *why,
-		 struct gen_job **ended)
+static void fail(struct gen *g, struct gen_job *j, const struct err *why)
 {
 	j->r->err = *why;
-	finish(g, j, GEN_FAILED, ended);
+	finish(g, j, GEN_FAILED);
 }
 
 /* Hands new requests to the scheduler, drops those nobody wants any more.
  * With the lock. */
-static void take_requests(struct gen *g, struct gen_job **ended)
+static void take_requests(struct gen *g)
 {
 	static const struct err none = { CA_SOFTWARE, "no memory" };
 	struct gen_job *j, *next;
@@ -186,9 +192,7 @@ static void take_requests(struct gen *g, struct gen_job **ended)
 		if (sched_add(g->sched, &j->seq)) {
 			j->r->err = none;
 			j->r->end = GEN_FAILED;
-			j->r->job = NULL;
-			j->next = *ended;
-			*ended = j;
+			has_ended(g, j);
 			continue;
 		}
 		j->before = NULL;
@@ -201,7 +205,7 @@ static void take_requests(struct gen *g, struct gen_job **ended)
 	for (j = g->cancels ? g->jobs : NULL; j; j = next) {
 		next = j->after;
 		if (j->cancelled)
-			finish(g, j, GEN_CANCELLED, ended);
+			finish(g, j, GEN_CANCELLED);
 	}
 	g->cancels = 0;
 	note_counts(g);
@@ -303,9 +307,9 @@ static int take_token(struct gen *g, struct gen_job *j,
 	return 0;
 }
 
-/* Lays out, computes and hands out one step; the device is ours.  With the
- * lock, but for the computing. */
-static void step(struct gen *g, struct gen_job **ended)
+/* Lays out and computes one step, and says meanwhile what the last one brought;
+ * the device is ours.  With the lock, but for that. */
+static void step(struct gen *g)
 {
 	struct err e = ERR_INIT;
 	int64_t start = now_ns();
@@ -317,6 +321,8 @@ static void step(struct gen *g, struct gen_job **ended)
 	note_counts(g);
 	pthread_mutex_unlock(&g->lock);
 	rc = n ? engine_step(g->engine, g->work, n, &e) : 0;
+	if (!n)
+		say(g);
 	pthread_mutex_lock(&g->lock);
 	if (!rc)
 		sched_done(g->sched, g->part, n);
@@ -324,16 +330,16 @@ static void step(struct gen *g, struct gen_job **ended)
 		struct gen_job *j = job_of(&g->part[i]);
 
 		if (rc)
-			fail(g, j, &e, ended);
+			fail(g, j, &e);
 		else if (j->refused)
-			finish(g, j, GEN_FAILED, ended);
+			finish(g, j, GEN_FAILED);
 		else if (g->work[i].draws &&
 			 take_token(g, j, &g->work[i], &end))
-			finish(g, j, end, ended);
+			finish(g, j, end);
 	}
 	if (rc)
 		sched_forget(g->sched);
-	say_state(g);
+	g->news = 1;
 	g->stats.steps++;
 	g->stats.busy_s += (double)(now_ns() - start) * 1e-9;
 }
@@ -372,7 +378,8 @@ static void obey(struct gen *g)
 	if (!o->rc && o->kind == ORDER_LOAD)
 		g->stats.reload_s = (double)(now_ns() - start) * 1e-9;
 	note_counts(g);
-	say_state(g);
+	g->news = 1;
+	say(g);
 	o->done = 1;
 	g->order = NULL;
 	pthread_cond_broadcast(&g->obeyed);
@@ -383,38 +390,40 @@ static int may_step(const struct gen *g)
 	return g->jobs && !g->stats.asleep;
 }
 
+/* Whether a step follows at once, in which there is time to say something. */
+static int steps_on(const struct gen *g)
+{
+	return !g->order && may_step(g) && gpu_turn_goes_on(&g->turn);
+}
+
 static void *serve(void *arg)
 {
 	struct gen *g = arg;
-	struct gen_job *ended;
 	int rc;
 
+	prctl(PR_SET_NAME, "engine");
 	pthread_mutex_lock(&g->lock);
 	while (!g->closing) {
-		ended = NULL;
-		take_requests(g, &ended);
-		if (g->order) {
+		take_requests(g);
+		if ((g->news || g->ended) && !steps_on(g)) {
+			pthread_mutex_unlock(&g->lock);
+			say(g);
+			pthread_mutex_lock(&g->lock);
+		} else if (g->order) {
 			obey(g);
 		} else if (may_step(g)) {
 			pthread_mutex_unlock(&g->lock);
-			tell(ended);
-			ended = NULL;
 			rc = gpu_turn_enter(&g->turn);
 			pthread_mutex_lock(&g->lock);
 			if (!rc)
-				step(g, &ended);
-		} else if (!ended) {
+				step(g);
+		} else {
 			gpu_turn_leave(&g->turn);
 			pthread_cond_wait(&g->more, &g->lock);
 		}
-		if (!ended)
-			continue;
-		note_counts(g);
-		pthread_mutex_unlock(&g->lock);
-		tell(ended);
-		pthread_mutex_lock(&g->lock);
 	}
 	pthread_mutex_unlock(&g->lock);
+	say(g);
 	return NULL;
 }
 
@@ -431,6 +440,7 @@ static int prepare(struct gen *g, const struct engine_opts *o,
 	if (!g->engine ||
 	    gpu_turn_open(&g->turn, engine_gpu(g->engine), e))
 		return -1;
+	engine_meanwhile(g->engine, say, g);
 	p = engine_opts(g->engine);
 	slots = (size_t)p->slots;
 	g->stats.weights.version = 1;

@@ -77,8 +77,9 @@ struct gen_req {
 	struct gen_job *job;		/* gen's own */
 };
 
-/* Has `stepped` called as `more` is, once after the tokens of each step, and
- * after each order: whether it sleeps now.  To be said before there is a
+/* Has `stepped` called as `more` is, once after the tokens of each step (while
+ * the next one runs, if one follows at once), and after each order: whether it
+ * sleeps now.  To be said before there is a
  * request. */
 void gen_on_step(struct gen *g, void (*stepped)(void *ctx, int asleep),
 		 void *ctx);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ static void *work(void *arg)
 	struct core *c = l->c;
 	struct task *t;
 
+	prctl(PR_SET_NAME, l == &c->prompts ? "prompts" : "orders");
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
 		while (!l->tasks && !c->closing)
@@ -87,6 +89,7 @@ static void *tell(void *arg)
 	struct core *c = t->c;
 	struct query *q, *next;
 
+	prctl(PR_SET_NAME, "teller");
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
 		while (!t->ready && !c->closing)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """random_model.py DIR SHAPE: a Llama in bf16 with random weights and the
-sizes of a real one (135m, 1b), or small ones to try a bench, for timing."""
+sizes of a real one (135m, 1b), a small one to try a bench, or one that
+costs next to nothing (tiny), so that what serves it is what is timed."""
 
 import json
 import struct
@@ -10,6 +11,8 @@ from pathlib import Path
 import torch
 
 SHAPES = {
+    "tiny": {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,
+             "num_attention_heads": 1, "num_key_value_heads": 1, "vocab_size": 512},
     "small": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
               "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096},
     "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,

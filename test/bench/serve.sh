@@ -54,9 +54,10 @@ ask() {
 	python3 test/bench/serve_client.py "$(cat "$work/url")" "$@"
 }
 if [ "${ONLY-}" != turn ]; then
-	served=$(ask streams "$streams" "$length")
-	awk -v own="$own" -v served="$served" -v n="$streams" 'BEGIN {
-		printf "%d streams: %.0f tokens/s through HTTP, ", n, served
+	mapfile -t served < <(ask streams "$streams" "$length")
+	awk -v own="$own" -v served="${served[0]}" -v steps="${served[1]}" -v n="$streams" 'BEGIN {
+		printf "%d streams: %.0f tokens/s through HTTP ", n, served
+		printf "(%.0f in its steps), ", steps
 		printf "%.0f of the engine alone: %.1f %%\n", own, 100 * served / own }'
 fi
 for n in "${new[@]}"; do

@@ -2,8 +2,10 @@
 """serve_client.py URL streams N LEN | turn PREFIX NEW | chat PREFIX NEW | reload N LEN: what
 serve.sh measures, through HTTP, in numbers on a line each, or a line of JSON.
 
-streams: tokens a second that N streams of LEN tokens get, from processes of their own, so that
-the clients are not what is measured. turn: milliseconds to the first token of a prompt of NEW
+streams: tokens a second that N streams of LEN tokens get, and the same by the seconds that the
+server's engine has spent in steps (of a replica). The clients are processes of their own that look
+at their sockets every 10 ms, where what was sent waits for them, so that they are not what is
+measured. turn: milliseconds to the first token of a prompt of NEW
 tokens alone, and of the same ones behind a prefix of PREFIX that is in the cache: medians, tenths,
 and what of them the server spent in steps of the engine and on the prompt before them.
 chat: likewise, of the 20th turn of a conversation of PREFIX tokens, and how many of its tokens
@@ -13,7 +15,6 @@ import http.client
 import json
 import multiprocessing
 import os
-import selectors
 import socket
 import statistics
 import sys
@@ -24,6 +25,7 @@ import urllib.request
 
 PROCESSES = max(2, min(24, (os.cpu_count() or 1) * 3 // 4))
 TURNS = 25
+NAP = .01
 
 
 def connect(url):
@@ -44,22 +46,23 @@ def stream(url, prompt, length):
 
 def drain(sockets, length):
     """Reads streams to their ends, with as little work as can be: what is measured is theirs."""
-    ends = selectors.DefaultSelector()
+    ends = {s: b"" for s in sockets}
     for s in sockets:
         s.setblocking(False)
-        ends.register(s, selectors.EVENT_READ, b"")
-    left = len(sockets)
-    while left:
-        for key, _ in ends.select():
-            data = key.fileobj.recv(1 << 16)
-            if data:
-                ends.modify(key.fileobj, selectors.EVENT_READ, (key.data + data)[-1000:])
+    while ends:
+        time.sleep(NAP)
+        for s in list(ends):
+            try:
+                data = s.recv(1 << 18)
+            except BlockingIOError:
                 continue
-            left -= 1
-            ends.unregister(key.fileobj)
-            key.fileobj.close()
-            if f'"completion_tokens":{length}'.encode() not in key.data:
-                sys.exit(f"a stream is not whole: {key.data}")
+            if data:
+                ends[s] = (ends[s] + data)[-1000:]
+                continue
+            if f'"completion_tokens":{length}'.encode() not in ends[s]:
+                sys.exit(f"a stream is not whole: {ends[s]}")
+            del ends[s]
+            s.close()
 
 
 def some_streams(url, which, length, go):
@@ -73,13 +76,15 @@ def streams(url, n, length):
         url, range(k, n, PROCESSES), length, go)) for k in range(PROCESSES)]
     for p in parts:
         p.start()
+    was = counted(url)[0]
     go.wait()
     start = time.perf_counter()
     for p in parts:
         p.join()
+    took = time.perf_counter() - start
     if any(p.exitcode for p in parts):
         sys.exit("a client failed")
-    return n * length / (time.perf_counter() - start)
+    return n * length / took, n * length / (counted(url)[0] - was)
 
 
 def ask(url, path, question):
@@ -181,7 +186,7 @@ def main():
     url, what, a, b = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if what == "streams":
         streams(url, a, b)
-        print(f"{streams(url, a, b):.1f}")
+        print("{:.1f}\n{:.1f}".format(*streams(url, a, b)))
     else:
         {"turn": turn, "chat": chat, "reload": reload}[what](url, a, b)
 
