@@ -24,6 +24,9 @@
  *
  * nn decode DIR DEVICE DTYPE SEQS LEN EXACT: times generation of LEN tokens by
  * SEQS sequences at once.
+ *
+ * nn prompt DIR DEVICE DTYPE PREFIX NEW EXACT: times the step of a prompt of
+ * NEW tokens alone, and behind PREFIX that are in the cache.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -415,6 +418,74 @@ static int time_decoding(char **argv)
 	return 0;
 }
 
+/* The milliseconds in steps of one token behind n. */
+static double time_prompt(struct gen *g, const int32_t *prompt, int n)
+{
+	struct gen_stats was, now;
+	int32_t id;
+	float logprob;
+	struct gen_req r = {
+		.prompt = prompt, .nprompt = n, .max_new = 1, .temp = 1,
+		.top_p = 1, .ignore_eos = 1, .id = &id, .logprob = &logprob
+	};
+
+	gen_get_stats(g, &was);
+	if (gen_run(g, &r, &e))
+		die_err(&e);
+	gen_get_stats(g, &now);
+	return 1e3 * (now.busy_s - was.busy_s);
+}
+
+#define PROMPTS 25
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int time_prompts(char **argv)
+{
+	int prefix = atoi(argv[3]), new = atoi(argv[4]);
+	struct engine_opts o = {
+		.dir = argv[0], .device = argv[1], .type = type_of(argv[2]),
+		.slots = 4, .ctx = prefix + new + 16,
+		.flags = atoi(argv[5]) ? GPU_EXACT : 0
+	};
+	int32_t *prompt = calloc((size_t)(prefix + new), sizeof *prompt);
+	double alone[PROMPTS], behind[PROMPTS], last;
+	struct meter meter;
+	struct gen *g;
+
+	meter_start(&meter, o.device);
+	g = gen_open(&o, NULL, &e);
+	if (!g)
+		die_err(&e);
+	for (int i = 0; i < prefix; i++)
+		prompt[i] = (7 * i) % 200 + 3;
+	time_prompt(g, prompt, prefix);
+	for (int k = 0; k < PROMPTS; k++) {
+		for (int i = 0; i < new; i++)
+			prompt[prefix + i] = (11 * i + 13 * k) % 200 + 3;
+		prompt[prefix] = k + 210;
+		alone[k] = time_prompt(g, prompt + prefix, new);
+		meter_mark(&meter, k + 1 == PROMPTS);
+		behind[k] = time_prompt(g, prompt, prefix + new);
+		meter_mark(&meter, 2);
+	}
+	last = behind[PROMPTS - 1];
+	qsort(alone, PROMPTS, sizeof *alone, compare);
+	qsort(behind, PROMPTS, sizeof *behind, compare);
+	printf("%d tokens: %.3f ms alone, %.3f behind %d\n", new,
+	       alone[PROMPTS / 2], behind[PROMPTS / 2], prefix);
+	meter_kernels(&meter, 1, last * 1e-3);
+	gen_close(g);
+	meter_end(&meter);
+	free(prompt);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	gpu_calm_threads(argv);
@@ -431,5 +502,7 @@ int main(int argc, char **argv)
 		return time_training(argv + 2);
 	if (argc == 8 && !strcmp(argv[1], "decode"))
 		return time_decoding(argv + 2);
+	if (argc == 8 && !strcmp(argv[1], "prompt"))
+		return time_prompts(argv + 2);
 	die(CA_USAGE, "usage: nn tok DIR LINES | nn step DIR DEVICE DTYPE IN");
 }
