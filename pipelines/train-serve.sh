@@ -28,12 +28,26 @@ order() { # reload, sleep or wake; body
 	curl -fsS -m 600 -X POST "${url%/v1}/$1" -d "${2:-}" >>"$log"
 }
 
+# What ca-ppo computes with, its rollouts are drawn with.
+alike() {
+	local o was=''
+	for o in $common $ppo_opts; do
+		case $was$o in
+		--ex*) echo --exact ;;
+		--dt*=* | --dt*fp32 | --dt*bf16) echo "${was:+$was }$o" ;;
+		esac
+		case $o in --dt*=*) was='' ;; --dt*) was=$o ;; *) was='' ;; esac
+	done
+}
+
 # The server gets these weights, which may be new ones of the same name.
 serve() {
 	if [ -z "$url" ]; then
+		local with
+		with=$(alike)
 		rm -f "$out/url"
 		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
-			-j "$jobs" >"$out/url" 2>>"$log" 3>&- 8>&- &
+			-j "$jobs" $with >"$out/url" 2>>"$log" 3>&- 8>&- &
 		own=$!
 		until [ -s "$out/url" ]; do
 			kill -0 "$own" 2>/dev/null || {

@@ -73,12 +73,25 @@ static void written(void *ctx)
 	judging_written(&s->full);
 }
 
+/* A quick grade that is not known begins with what a try found right or
+ * wrong; what it timed is measured anew. */
+static int offer_try(const struct serve *s, struct rec *r, struct err *e)
+{
+	if (!s->remember || !s->quick_grade || rec_get(r, "verify"))
+		return 0;
+	if (verdicts_offer(s->remember, "try", r, e))
+		return -1;
+	if (rec_drop(r, "profile"))
+		return err_set(e, CA_SOFTWARE, "out of memory");
+	return rec_refresh(r, e);
+}
+
 static int judge(void *ctx, struct rec *r, struct err *e)
 {
 	const char *word = json_get_str(rec_get(r, "ask"), "stage", NULL);
 	enum ask stage = ask_parse(word);
 	struct serve *s = ctx;
-	/* A grade is measured anew, not taken from a try of the model. */
+	/* A grade's times are measured anew, not taken from a model's try. */
 	const char *how = !is_grade(stage) ? "try" :
 			  s->quick_grade ? "quick" : "full";
 
@@ -89,6 +102,7 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 	if (stage == ASK_COMPILE || stage == ASK_REFERENCE)
 		return judge_as(s, stage, r, e);
 	return verdicts_offer(s->remember, how, r, e) ||
+	       (is_grade(stage) && offer_try(s, r, e)) ||
 	       judge_as(s, stage, r, e) ||
 	       verdicts_keep(s->remember, how, r, e) ? -1 : 0;
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # jq -nc -f tasks.jq: a family of small tasks, each with the C that it wants: two
-# operations on every element, in half of them summed over rows.  {task, held, c, rows}.
+# operations on every element, in half of them summed over rows.  {task, held, c, rows}.  The
+# first sixteen that are not held have every operation in them.
 def ops: [
 	{py: "torch.relu(A)", c: "fmaxf(A, 0.0f)"}, {py: "torch.abs(A)", c: "fabsf(A)"},
 	{py: "torch.tanh(A)", c: "tanhf(A)"}, {py: "torch.sigmoid(A)", c: "1.0f / (1.0f + expf(-(A)))"},
@@ -26,7 +27,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 ";
-[range(ops | length) as $i | range(affine | length) as $j | range(2) as $rows |
+[range(affine | length) as $j | range(ops | length) as $i | range(2) as $rows |
 	(ops[$i].py | sub("A"; affine[$j].py)) as $py |
 	{rows: ($rows == 1), c: (ops[$i].c | sub("A"; affine[$j].c)),
 	 held: (($i + $j + $rows) % 4 == 3),

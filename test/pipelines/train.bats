@@ -126,6 +126,16 @@ step() {
 	wrong 73 "cannot create '/proc/x'" -o /proc/x four
 }
 
+@test "the server computes with what the trainers do" {
+	served() { # options of all trainers, of ca-ppo
+		common=$1 ppo_opts=$2 bash -c '. "$0/pipelines/train-serve.sh"; alike' "$root" |
+			tr '\n' ' '
+	}
+	[ "$(served ' --ranks 2 --dtype bf16' '--lr 1')" = '--dtype bf16 ' ]
+	[ "$(served ' --dtype=fp32' '--exact --lr 1')" = '--dtype=fp32 --exact ' ]
+	[ -z "$(served ' --preset paper' '--lr 1')" ]
+}
+
 @test "demo-learn: tasks with a teacher that solves them, and a table of gains" {
 	learn=$root/pipelines/learn
 	jq -nc -f "$learn/tasks.jq" >family
@@ -150,7 +160,8 @@ step() {
 		for n in {1..6}; do
 			jq -nc --argjson s $s --argjson n $n '{seed: $s, step: $n} +
 				({variant: "full", reward: ($n + $s / 10)},
-				{variant: "control", reward: ($s / 10)})'
+				{variant: "control", reward: ($s / 10)},
+				{variant: "full", train: $n})'
 		done
 	done >results
 	jq -sr -f "$learn/table.jq" results >table
@@ -164,7 +175,7 @@ step() {
 		import xml.dom.minidom
 		svg = xml.dom.minidom.parse("curve.svg")
 		lines = svg.getElementsByTagName("polyline")
-		assert [len(x.getAttribute("points").split()) for x in lines] == [6, 6]
+		assert [len(x.getAttribute("points").split()) for x in lines] == [0, 6, 6, 6]
 		assert len(svg.getElementsByTagName("polygon")) == 2
 	END
 }

@@ -76,6 +76,34 @@ teardown() {
 	[ "$(ls kept/*.try | wc -l)" = 1 ]
 }
 
+@test "a quick grade takes over whether it is right from a try, and times it anew" {
+	"$bin/ca-compile" --device cpu "$fix/diag-matmul" | jq -c 'del(.build)' >candidate
+	jq -c '.ask = {stage: "verify"}' candidate |
+		"$bin/ca-agent" --serve-judge -d cpu --remember kept >tried
+	[ "$(ls kept/*.try | wc -l)" = 1 ]
+	graded() { # file, options
+		"$bin/ca-agent" --serve-judge -d cpu --remember kept "${@:2}" <candidate >"$1"
+		jq -e '.verify.status == "ok" and (.profile.candidate.median_us > 0)' "$1"
+	}
+	graded quick --grade quick
+	cmp <(jq -c .verify tried) <(jq -c .verify quick)
+	# What a try timed is not asked.
+	jq -c --slurpfile q quick '.profile = $q[0].profile' kept/*.try >timed
+	mv timed "$(echo kept/*.try)"
+	rm -f kept/*.quick
+	graded anew --grade quick
+	cmp <(jq -c .verify tried) <(jq -c .verify anew)
+	[ "$(jq .profile.mac quick)" != "$(jq .profile.mac anew)" ]
+	# A full one begins from nothing, and a forged try is no verdict.
+	graded full
+	[ "$(jq .verify.mac full)" != "$(jq .verify.mac tried)" ]
+	rm -f kept/*.quick
+	jq -c '.verify.tensors = []' kept/*.try >forged
+	mv forged "$(echo kept/*.try)"
+	graded again --grade quick
+	jq -e '.verify.tensors | length > 0' again
+}
+
 @test "what lies in the tree when it is graded counts, whatever was verified" {
 	strong cpu diag-matmul
 	# Without the two profiles, and with one more turn.
