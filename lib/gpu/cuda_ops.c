@@ -503,6 +503,21 @@ static int stream_parts(const struct cuda *c, const struct gpu_attn *a,
 	return (int)best;
 }
 
+#ifndef HEAVY_FIRST
+#define HEAVY_FIRST 0			/* hopper.cuh's */
+#endif
+
+/* A block for each tile of a head's rows in a sequence or part of one. */
+static struct cuda_grid tile_grid(size_t tiles, int heads, int seqs)
+{
+	struct cuda_grid g = { (unsigned)tiles, (unsigned)heads,
+			       (unsigned)seqs };
+
+	if (HEAVY_FIRST)
+		g = (struct cuda_grid){ g.y, g.z, g.x };
+	return g;
+}
+
 static void join_parts(struct cuda *c, struct attention *t)
 {
 	size_t blocks = ceil_div((size_t)t->rows * (size_t)t->heads,
@@ -527,7 +542,6 @@ static void hopper_attn(struct cuda *c, const struct gpu_attn *a,
 	unsigned shared = cuda_hopper_bytes(a->dim, 64 * groups + 4 * 128);
 	cu_fn fn = a->dim == 64 ? groups == 1 ? c->wg_64_1 : c->wg_64_3 :
 		   groups == 1 ? c->wg_128_1 : c->wg_128_2;
-	struct cuda_grid grid = { (unsigned)tiles, (unsigned)a->kv_heads, 1 };
 	void *args[] = { t };
 
 	if (streams) {
@@ -541,9 +555,9 @@ static void hopper_attn(struct cuda *c, const struct gpu_attn *a,
 	t->part = cuda_work(c);
 	t->part_lse = t->part + (size_t)t->parts * (size_t)a->rows *
 		      (size_t)a->heads * (size_t)a->dim;
-	grid.z = (unsigned)(a->nseq * t->parts);
-	cuda_launch_early(c, fn, grid, 128 * (unsigned)(groups + more),
-			  shared, args);
+	cuda_launch_early(c, fn, tile_grid(tiles, a->kv_heads,
+					   a->nseq * t->parts),
+			  128 * (unsigned)(groups + more), shared, args);
 	if (t->parts > 1)
 		join_parts(c, t);
 }
@@ -590,18 +604,15 @@ static void hopper_back(struct cuda *c, struct attention_back *t,
 	unsigned dq = cuda_hopper_bytes(t->dim, t->dim == 64 ? HOPPER_DQ_64 :
 					HOPPER_DQ_128);
 	unsigned dkdv = cuda_hopper_bytes(t->dim, HOPPER_DKDV);
+	void *args[] = { t };
 
-	if (t->dim == 64) {
-		LAUNCH(wg_dq_64, ceil_div(rows, 64), t->kv_heads, t->nseq,
-		       128, dq, t);
-		LAUNCH(wg_dkdv_64, ceil_div(most, 128), t->kv_heads, t->nseq,
-		       256, dkdv, t);
-	} else {
-		LAUNCH(wg_dq_128, ceil_div(rows, 128), t->kv_heads, t->nseq,
-		       256, dq, t);
-		LAUNCH(wg_dkdv_128, ceil_div(most, 128), t->kv_heads, t->nseq,
-		       256, dkdv, t);
-	}
+	cuda_launch(c, t->dim == 64 ? c->wg_dq_64 : c->wg_dq_128,
+		    tile_grid(ceil_div(rows, t->dim == 64 ? 64 : 128),
+			      t->kv_heads, t->nseq),
+		    t->dim == 64 ? 128 : 256, dq, args);
+	cuda_launch(c, t->dim == 64 ? c->wg_dkdv_64 : c->wg_dkdv_128,
+		    tile_grid(ceil_div(most, 128), t->kv_heads, t->nseq),
+		    256, dkdv, args);
 }
 
 static void flash_back(struct cuda *c, struct attention_back *t, size_t tiles)

@@ -5,6 +5,11 @@
 #include "cu/nvrtc.h"
 #include "gpu/cuda.h"
 
+/* "-DNAME=VALUE", more than once, to try other shapes. */
+#ifndef CUDA_TEXT_OPTIONS
+#define CUDA_TEXT_OPTIONS
+#endif
+
 static const char kernels[] = {
 #include "kernels.cu.inc"
 	0
@@ -80,7 +85,8 @@ int cuda_text_compile(int major, int minor, enum gpu_type act,
 	};
 	const char *const options[] = {
 		"-std=c++17",
-		act == GPU_BF16 ? "-DACT_BF16=1" : "-DACT_BF16=0", NULL
+		act == GPU_BF16 ? "-DACT_BF16=1" : "-DACT_BF16=0",
+		CUDA_TEXT_OPTIONS NULL
 	};
 	const struct nvrtc_job job = {
 		.source = { "kernels.cu", kernels },

@@ -14,10 +14,17 @@
 _Static_assert(sizeof(struct step_layer) == sizeof(struct gpu_layer),
 	       "one text for both sides");
 
-#define WARPS	8			/* step.cuh's */
-#define PIECE	1024
-#define SLOT	4096
+#ifndef STEP_PIECE
+#define STEP_PIECE 1024			/* step.cuh's */
+#endif
+#ifndef STEP_WINDOW
+#define STEP_WINDOW 1000
+#endif
+#define WARPS	8			/* step.cuh's, that compute */
+#define PIECE	STEP_PIECE
+#define SLOT	(4 * PIECE)
 #define LEAST_SLOTS 3
+#define MOST_BLOCKS 1024
 
 static int at_least(int a, int b)
 {
@@ -71,8 +78,28 @@ static int share_out(struct step *s, int blocks)
 		s->layers * (int)sizeof(struct step_layer);
 	s->slots = fixed < CUDA_STEP_BYTES ?
 		   (CUDA_STEP_BYTES - fixed) / (WARPS * (SLOT + 8)) : 0;
+	s->window = s->slots < STEP_WINDOW ? s->slots : STEP_WINDOW;
 	return s->slots < LEAST_SLOTS ? 0 :
 	       fixed + s->slots * WARPS * (SLOT + 8);
+}
+
+/* Where blocks' words lie, behind the counters; -1: too little room. */
+static int share_words(struct step *s, unsigned *met, int blocks)
+{
+	const size_t wide = (size_t)(s->heads + 2 * s->kv_heads) *
+			    (size_t)s->dim;
+	const size_t units = (size_t)at_least(blocks, s->heads);
+	const size_t h = ((size_t)s->hidden + 3) / 4 * 4;
+	const size_t f = ((size_t)s->inter + 3) / 4 * 4;
+
+	s->met = met;
+	s->told.x = met + MOST_BLOCKS;
+	s->told.mid = s->told.x + h;
+	s->told.qkv = s->told.mid + h;
+	s->told.act = s->told.qkv + wide;
+	s->told.att = (unsigned long long *)(s->told.act + f);
+	return MOST_BLOCKS + 2 * h + wide + f +
+	       2 * units * ((size_t)s->dim + 2) <= GPU_MEET ? 0 : -1;
 }
 
 static int suits(const struct cuda *c, const struct gpu_token *a)
@@ -81,13 +108,12 @@ static int suits(const struct cuda *c, const struct gpu_token *a)
 	       a->wtype == GPU_BF16 && !(c->g.flags & GPU_EXACT) &&
 	       !(a->hidden % 8) && !(a->inter % 8) &&
 	       (a->dim == 64 || a->dim == 128) &&
-	       a->heads <= c->dev->info.sms && c->dev->info.sms <= GPU_MEET;
+	       a->heads <= c->dev->info.sms && c->dev->info.sms <= MOST_BLOCKS;
 }
 
 int cuda_token(struct gpu *g, const struct gpu_token *a)
 {
 	struct cuda *c = (struct cuda *)g;
-	float *sums = cuda_work(c);
 	struct step s = {
 		.layer = a->layers, .layers = a->nlayers, .hidden = a->hidden,
 		.heads = a->heads, .kv_heads = a->kv_heads, .dim = a->dim,
@@ -95,8 +121,7 @@ int cuda_token(struct gpu *g, const struct gpu_token *a)
 		.scale = a->scale, .embed = a->embed, .head = a->head,
 		.norm = a->norm, .table = a->table, .ids = a->ids,
 		.pos = a->pos, .slot = a->slot, .len = a->len,
-		.pages = a->pages, .x = a->x, .qkv = a->qkv, .act = a->act,
-		.sums = sums, .logits = a->logits, .met = a->met
+		.pages = a->pages, .logits = a->logits
 	};
 	int sms = c->dev->info.sms, bytes;
 	void *args[] = { &s };
@@ -104,10 +129,9 @@ int cuda_token(struct gpu *g, const struct gpu_token *a)
 	if (!suits(c, a))
 		return 0;
 	bytes = share_out(&s, sms);
-	if (!bytes)
+	if (!bytes || share_words(&s, a->met, sms))
 		return 0;
-	s.stats = sums + (size_t)a->heads * STEP_PARTS * (size_t)a->dim;
-	cuda_launch_together(c, c->step, (unsigned)sms, 32 * WARPS,
+	cuda_launch_together(c, c->step, (unsigned)sms, 32 * (WARPS + 1),
 			     (unsigned)bytes, args);
 	return 1;
 }

@@ -209,10 +209,9 @@ struct gpu_layer {
 
 /* One token of one sequence through all layers and the head, as the operations
  * do it one by one: logits (v), fp32, and the token's keys and values.
- * x (C) gets what the last layer leaves.  `layers` is on the device; qkv and
- * act (F) are undefined afterwards, and `met` (GPU_MEET x uint32) is zero
- * before the first one, and nobody else's. */
-#define GPU_MEET 1024
+ * `layers` is on the device; `met` (GPU_MEET x uint32) is zero before the
+ * first one, and nobody else's. */
+#define GPU_MEET (1 << 17)
 struct gpu_token {
 	const void *layers;
 	int nlayers, hidden, heads, kv_heads, dim, inter, vocab;
@@ -220,7 +219,7 @@ struct gpu_token {
 	float eps, scale;
 	const void *embed, *head, *norm, *table;
 	const void *ids, *pos, *slot, *len, *pages;
-	void *x, *qkv, *act, *logits, *met;
+	void *logits, *met;
 };
 
 #define GPU_OPS(X) \

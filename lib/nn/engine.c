@@ -720,7 +720,7 @@ static int compute_masked(struct engine *g, const struct engine_part *part,
 static void compute(struct engine *g, const struct nn_step *s)
 {
 	if (s->t == 1 && g->l.nout == 1 &&
-	    nn_token(&g->m, s, g->layers, g->met, g->x, &g->a, g->logits)) {
+	    nn_token(&g->m, s, g->layers, g->met, g->logits)) {
 		run_sample(g);
 		return;
 	}

@@ -140,8 +140,7 @@ void nn_layers(const struct nn_model *m, void *keys, void *values,
 }
 
 int nn_token(const struct nn_model *m, const struct nn_step *s,
-	     const void *layers, void *met, void *x, const struct nn_acts *a,
-	     void *logits)
+	     const void *layers, void *met, void *logits)
 {
 	const struct nn_config *c = &m->cfg;
 	const struct nn_weights *w = &m->w;
@@ -154,6 +153,6 @@ int nn_token(const struct nn_model *m, const struct nn_step *s,
 		.scale = nn_config_scale(c), .embed = w->embed,
 		.head = w->head, .norm = w->norm, .table = m->rope,
 		.ids = s->ids, .pos = s->pos, .slot = s->slot,
-		.len = s->len, .pages = s->pages, .x = x, .qkv = a->qkv,
-		.act = a->act, .logits = logits, .met = met });
+		.len = s->len, .pages = s->pages, .logits = logits,
+		.met = met });
 }

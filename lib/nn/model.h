@@ -133,7 +133,6 @@ int nn_head_width(const struct nn_model *m);	/* V, or 1 */
 void nn_layers(const struct nn_model *m, void *keys, void *values,
 	       size_t bytes, struct gpu_layer *out);
 int nn_token(const struct nn_model *m, const struct nn_step *s,
-	     const void *layers, void *met, void *x, const struct nn_acts *a,
-	     void *logits);
+	     const void *layers, void *met, void *logits);
 
 #endif

@@ -204,8 +204,8 @@ static int at_once(const struct model *m)
 		.eps = EPS, .scale = SCALE, .embed = m->embed,
 		.head = m->head, .norm = m->norm, .table = m->table,
 		.ids = m->ids, .pos = m->pos, .slot = m->slot,
-		.len = m->len, .pages = m->pages, .x = m->x, .qkv = m->qkv,
-		.act = m->act, .logits = m->logits, .met = met });
+		.len = m->len, .pages = m->pages, .logits = m->logits,
+		.met = met });
 }
 
 /* Everything that is compared: logits, then the last layer's keys and

@@ -82,6 +82,13 @@ struct step_layer {
 
 #define STEP_PARTS 16			/* of the keys of a head, at most */
 
+/* What blocks tell each other: rows of words, and by head and part of its keys
+ * D + 2 of twice the size. */
+struct step_told {
+	unsigned *x, *mid, *qkv, *act;
+	unsigned long long *att;
+};
+
 struct step {
 	const struct step_layer *layer;
 	int layers, hidden, heads, kv_heads, dim, inter, vocab;
@@ -90,12 +97,11 @@ struct step {
 	const void *head;
 	const float *norm, *table;
 	const int *ids, *pos, *slot, *len, *pages;
-	ACT *x, *qkv, *act;
-	float *sums, *stats;		/* (heads, parts): of D, of 2 */
 	float *logits;
-	unsigned *met;			/* by block: meetings so far */
+	unsigned *met;			/* by block: layers so far */
+	struct step_told told;
 	int share[5];			/* of a pair of rows: 2^share warps */
-	int slots, row;			/* row: floats in shared memory */
+	int slots, window, row;		/* row: floats in shared memory */
 };
 
 #endif

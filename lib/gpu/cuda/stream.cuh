@@ -131,12 +131,12 @@ __device__ inline void wg_stream(const attention &a)
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, bars = qs + G * QB + 2 * S * KB;
 	const ring<S> ks = { qs + G * QB, KB, bars, bars + 8 * S };
 	const ring<S> vs = { ks.tiles + S * KB, KB, bars + 16 * S, bars + 24 * S };
-	int s = blockIdx.z / a.parts, part = blockIdx.z % a.parts, kv = blockIdx.y;
+	int s = AT_SEQ / a.parts, part = AT_SEQ % a.parts, kv = AT_HEAD;
 
 	follow();
 	int first = a.first[s], tokens = a.first[s + 1] - first;
 	packed q(first, a.heads, a.kv_heads, kv);
-	int per = q.per, t = (gridDim.x - 1 - blockIdx.x) * ROWS;
+	int per = q.per, t = (ALL_TILES - 1 - AT_TILE) * ROWS;
 	int rows = min(ROWS, tokens * per - t), lane = threadIdx.x % WARP;
 
 	if (rows <= 0)
