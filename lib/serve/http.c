@@ -161,6 +161,11 @@ static enum MHD_Result send_fault(struct visit *v, const struct fault *f)
 			 "application/json", f->retry_s);
 }
 
+static const char *header(const struct visit *v, const char *name)
+{
+	return MHD_lookup_connection_value(v->conn, MHD_HEADER_KIND, name);
+}
+
 /* In the same time wherever they differ. */
 static int equal(const char *given, const char *key)
 {
@@ -179,18 +184,50 @@ static int may_enter(const struct visit *v, const char *url)
 
 	if (!v->h->o.key || !strcmp(url, "/health"))
 		return 1;
-	given = MHD_lookup_connection_value(v->conn, MHD_HEADER_KIND,
-					    MHD_HTTP_HEADER_AUTHORIZATION);
+	given = header(v, MHD_HTTP_HEADER_AUTHORIZATION);
 	return given && !strncasecmp(given, "Bearer ", 7) &&
 	       equal(given + 7, v->h->o.key);
 }
 
 static int64_t stated_length(const struct visit *v)
 {
-	const char *s = MHD_lookup_connection_value(v->conn, MHD_HEADER_KIND,
-					MHD_HTTP_HEADER_CONTENT_LENGTH);
+	const char *s = header(v, MHD_HTTP_HEADER_CONTENT_LENGTH);
 
 	return s ? strtoll(s, NULL, 10) : 0;
+}
+
+static enum MHD_Result is_another(void *first, enum MHD_ValueKind kind,
+				  const char *name, const char *value)
+{
+	const char **s = first;
+
+	(void)kind;
+	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
+	    (!value || !*s || strcmp(*s, value)))
+		*s = NULL;
+	return MHD_YES;
+}
+
+/* Whoever passes requests on may see the end of such a body elsewhere than we
+ * do, and then take what one client says for another's request; and a body
+ * that is packed is not read here. */
+static int is_unclear(const struct visit *v, struct fault *f)
+{
+	const char *len = header(v, MHD_HTTP_HEADER_CONTENT_LENGTH);
+	const char *packed = header(v, MHD_HTTP_HEADER_CONTENT_ENCODING);
+	const char *same = len;
+
+	if (len)
+		MHD_get_connection_values(v->conn, MHD_HEADER_KIND, is_another,
+					  &same);
+	if (len && (!same || header(v, MHD_HTTP_HEADER_TRANSFER_ENCODING)))
+		return fault_set(f, 400, "invalid_length", NULL, "the length "
+				 "of the body is said in two ways");
+	if (packed && strcasecmp(packed, "identity"))
+		return fault_set(f, 415, "unsupported_encoding", NULL, "a "
+				 "body of Content-Encoding '%.64s' is not "
+				 "read here", packed);
+	return 0;
 }
 
 /* Without a key only a browser's own rules would keep any page that somebody
@@ -198,8 +235,7 @@ static int64_t stated_length(const struct visit *v)
 static int from_a_page(const struct visit *v, const char *url)
 {
 	return !v->h->o.key && strcmp(url, "/health") &&
-	       MHD_lookup_connection_value(v->conn, MHD_HEADER_KIND,
-					   MHD_HTTP_HEADER_ORIGIN);
+	       header(v, MHD_HTTP_HEADER_ORIGIN);
 }
 
 static int too_long(const struct visit *v, struct fault *f)
@@ -226,6 +262,8 @@ static int route(struct visit *v, const char *url, const char *method,
 		return fault_set(f, 403, "origin_not_allowed", NULL, "web "
 				 "pages may ask nothing of a server without a "
 				 "key");
+	if (is_unclear(v, f))
+		return -1;
 	if (stated_length(v) > v->h->o.body)
 		return too_long(v, f);
 	if (!chat && !text && !order && !page)

@@ -445,6 +445,29 @@ static int check_form(const struct want *w, struct fault *f)
 	return 0;
 }
 
+static int is_said(const struct want *w, const char *name)
+{
+	enum json_type t = json_type(json_get(w->root, name));
+
+	return t != JSON_NONE && t != JSON_NULL;
+}
+
+/* What asks for nothing without another one, or beside it. */
+static int check_pairs(const struct want *w, struct fault *f)
+{
+	if (is_said(w, "max_tokens") && is_said(w, "max_completion_tokens"))
+		return fault_set(f, BAD, "invalid_value",
+				 "max_completion_tokens", "'max_tokens' and "
+				 "'max_completion_tokens' exclude each other");
+	if (w->stream_usage && !w->stream)
+		return fault_set(f, BAD, "invalid_value", "stream_options",
+				 "'stream_options' needs 'stream'");
+	if (w->top && !w->logprobs)
+		return fault_set(f, BAD, "invalid_value", "top_logprobs",
+				 "'top_logprobs' needs 'logprobs'");
+	return 0;
+}
+
 /* The tree of a body.  A prompt of tokens is long, and a tree of it costs more
  * than all else does: there is null for it. */
 static struct json *read_body(struct want *w, const char *body, size_t len,
@@ -503,11 +526,8 @@ int want_parse(struct want *w, enum want_kind kind, const char *body,
 				 "messages" : "prompt");
 	if (!strcmp(json_get_str(w->root, "tool_choice", ""), "none"))
 		w->tools = NULL;
-	if (check_form(w, f))
+	if (check_form(w, f) || check_pairs(w, f))
 		return -1;
-	if (w->top && !w->logprobs)
-		return fault_set(f, BAD, "invalid_value", "top_logprobs",
-				 "'top_logprobs' needs 'logprobs'");
 	if (kind == WANT_TEXT && w->n * w->nprompts > WANT_CHOICES)
 		return fault_set(f, BAD, "invalid_value", "n", "more than %d "
 				 "completions", WANT_CHOICES);

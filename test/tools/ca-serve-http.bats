@@ -299,6 +299,8 @@ foreign_template() {
 	refused 400 invalid_value "{$m,\"n\":0}"
 	refused 400 invalid_value "{$m,\"n\":1000}"
 	refused 400 invalid_value "{$m,\"top_logprobs\":3}"
+	refused 400 invalid_value "{$m,\"max_tokens\":1,\"max_completion_tokens\":2}"
+	refused 400 invalid_value "{$m,\"stream_options\":{\"include_usage\":true}}"
 	refused 400 invalid_value "{$m,\"stop\":[\"\"]}"
 	refused 400 unsupported_parameter "{$m,\"frequency_penalty\":0.5}"
 	refused 400 unsupported_value "{$m,\"response_format\":{\"type\":\"xml\"}}"
@@ -385,6 +387,31 @@ foreign_template() {
 	for path in /v1/completions /reload; do
 		[ "$(ask $path -H 'Transfer-Encoding: chunked' --data-binary @body)" = 413 ]
 		jq -e '.error.code == "request_too_large"' answer
+	done
+	[ "$(ask /health)" = 200 ]
+	finish
+}
+
+@test "a body that ends in two places, or is packed, is refused" {
+	local code say='GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
+	serve
+	for said in 'Content-Length: 3\r\nContent-Length: 40' \
+		'Content-Length: 40\r\nContent-Length: 3' \
+		'Content-Length: 3\r\nTransfer-Encoding: chunked' \
+		'Transfer-Encoding: chunked\r\nContent-Length: 3'; do
+		printf '%b' "POST /v1/completions HTTP/1.1\r\nHost: x\r\n$said\r\n\r\n$say" >body
+		exec 8<>"/dev/tcp/127.0.0.1/${url##*:}"
+		cat body >&8		# at once: it is answered early
+		timeout 20 cat <&8 >said
+		exec 8>&-
+		# One answer, and the connection is closed.
+		[ "$(grep -c '^HTTP/1.1 ' said)" = 1 ]
+		grep -q '^HTTP/1.1 400 ' said
+		grep -q '"invalid_length"' said
+	done
+	for code in gzip:415 identity:200; do
+		[ "$(ask /v1/completions -H "Content-Encoding: ${code%:*}" \
+			-d '{"prompt":"a","max_tokens":1}')" = "${code#*:}" ]
 	done
 	[ "$(ask /health)" = 200 ]
 	finish
