@@ -6,7 +6,7 @@
 # an honest one, in one stream a kind (-j: judged side by side).  Every bad one
 # must get the status that its file states (test/attacks), every honest one be
 # right, and nothing may be left.  Prints for each kind what it got and seconds
-# a record; by hand.
+# a record, and what an honest one was told that was not right; by hand.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 device=cpu jobs=1
@@ -72,8 +72,9 @@ for kind in "${kinds[@]}"; do
 	bad=$(jq -r --arg k "$kind" --arg w " $want " '
 		select(.name == $k) | .verify.status |
 		select(. as $s | $w | contains(" \($s) ") | not)' "$work/out" | wc -l)
-	wrong=$(jq -r 'select(.name == "good" and .verify.status != "ok") | .verify.status' \
-		"$work/out" | wc -l)
+	wrong=$(jq -r 'select(.name == "good" and .verify.status != "ok") |
+		.verify | [.status, .text] | @tsv' "$work/out" |
+		tee /dev/stderr | wc -l)
 	[ "$(wc -l <"$work/out")" -eq $((2 * times)) ] || rc=1
 	[ -z "$(left)" ] || { echo "$kind: processes are left"; rc=1; }
 	[ -z "$(ls -A "$TMPDIR")" ] || { echo "$kind: files are left"; rc=1; }

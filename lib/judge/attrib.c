@@ -100,12 +100,36 @@ void attrib_see(struct attribution *a, int64_t when, enum place p, double ns)
 		a->now.own += ns;
 }
 
-void attrib_spot(struct attribution *a, enum place p)
+static void add_spot(struct attrib_spots *s, enum place p)
 {
+	s->user += (uint64_t)is_user(p);
+	s->foreign += (uint64_t)is_foreign(p);
+	s->strange += (uint64_t)is_strange(p);
+}
+
+/* Whether any thread of the pass under way was there. */
+static void end_pass(struct attribution *a)
+{
+	a->pass.user += a->pass_now.user > 0;
+	a->pass.foreign += a->pass_now.foreign > 0;
+	a->pass.strange += a->pass_now.strange > 0;
+	a->pass_now = (struct attrib_spots){ 0 };
+}
+
+void attrib_spot(struct attribution *a, unsigned pass, enum place p)
+{
+	if (a->pass_now.all != pass + 1u)
+		end_pass(a);
+	a->pass_now.all = pass + 1u;
+	add_spot(&a->pass_now, p);
 	a->spot.all++;
-	a->spot.user += (uint64_t)is_user(p);
-	a->spot.foreign += (uint64_t)is_foreign(p);
-	a->spot.strange += (uint64_t)is_strange(p);
+	add_spot(&a->spot, p);
+}
+
+void attrib_passes(struct attribution *a, unsigned n)
+{
+	end_pass(a);
+	a->pass.all += n;
 }
 
 static void add_call(struct attrib_call *sum, const struct attrib_call *c)
@@ -143,6 +167,14 @@ void attrib_keep(struct attribution *a, int64_t length_ns)
 	keep_call(a, &a->now, a->kept++);
 }
 
+static void add_spots(struct attrib_spots *sum, const struct attrib_spots *s)
+{
+	sum->all += s->all;
+	sum->user += s->user;
+	sum->foreign += s->foreign;
+	sum->strange += s->strange;
+}
+
 void attrib_add(struct attribution *sum, const struct attribution *a)
 {
 	if (!sum->by)
@@ -156,14 +188,17 @@ void attrib_add(struct attribution *sum, const struct attribution *a)
 	for (size_t i = 0; i < a->ncall; i++)
 		keep_call(sum, &a->call[i], sum->kept++);
 	add_call(&sum->all, &a->all);
-	sum->spot.all += a->spot.all;
-	sum->spot.user += a->spot.user;
-	sum->spot.foreign += a->spot.foreign;
-	sum->spot.strange += a->spot.strange;
+	add_spots(&sum->spot, &a->spot);
+	add_spots(&sum->pass, &a->pass);
 	if (a->foreign_ns > sum->foreign_ns) {
 		sum->foreign_ns = a->foreign_ns;
 		snprintf(sum->foreign, sizeof(sum->foreign), "%s",
 			 a->foreign);
+	}
+	if (a->strange_ns > sum->strange_ns) {
+		sum->strange_ns = a->strange_ns;
+		snprintf(sum->strange, sizeof(sum->strange), "%s",
+			 a->strange);
 	}
 }
 
@@ -188,13 +223,21 @@ void attrib_idle_of(const struct attribution *a, struct attrib_idle *idle)
 	idle->user_ns = middle(user, a->ncall);
 }
 
+/* By the kernel's books. */
+static double cpu_ns(const struct attribution *a)
+{
+	double ns = a->missing_ns;
+
+	for (int i = 0; i < PLACES; i++)
+		ns += a->ns[i];
+	return ns;
+}
+
 /* Whether much of the CPU time was not sampled. */
 static int is_cut_off(const struct attribution *a, char *text, size_t len)
 {
-	double all = a->missing_ns, calls = (double)a->calls;
+	double all = cpu_ns(a), calls = (double)a->calls;
 
-	for (int i = 0; i < PLACES; i++)
-		all += a->ns[i];
 	if (a->missing_ns <= MISSING_SHARE * all ||
 	    a->missing_ns <= SHORT_NS * calls)
 		return 0;
@@ -253,14 +296,14 @@ static int judge_strange(double calls, const struct attrib_call *sum,
 			 const struct attrib_idle *idle, const char *which,
 			 char *text, size_t len)
 {
-	const char *name = *a->foreign ? a->foreign : "generated code";
+	const char *name = *a->strange ? a->strange : "generated code";
 	double each = rhythm(a);
 
 	if (exceeds(sum->often, FREE_STRANGE * calls, each) ||
 	    exceeds(sum->strange, free_strange(idle) * calls, each)) {
 		snprintf(text, len, "%.0f us of %s went to code that is "
 			 "neither the candidate's nor PyTorch's, as NumPy's "
-			 "or made at run time; most foreign time to %s",
+			 "or made at run time; most of it to %s",
 			 sum->strange / calls / 1e3, which, name);
 		return 1;
 	}
@@ -377,41 +420,67 @@ static int judge_all(const struct attribution *a,
 	return judge_share(calls, &mid, a, idle, "a call", text, len);
 }
 
-/*
- * Who knows the rhythm is elsewhere at its samples' times, but not at those of
- * samples that were ordered.  They come by the clock on the wall, so that they
- * tell shares; how much there was to share, the kernel's books say.  Whether
- * more than is allowed was foreign, by so many spreads.
- */
-static int spots_exceed(const struct attribution *a,
-			const struct attrib_idle *idle, double sigmas,
-			double *us)
+/* Whether more than is allowed was foreign of samples that stand for `each` ns
+ * of a call, by so many spreads. */
+static int are_much(const struct attrib_spots *s, double each,
+		    const struct attrib_idle *idle, double sigmas)
 {
-	double n = (double)a->spot.user, k = (double)a->spot.foreign;
-	double s = (double)a->spot.strange, cpu = a->missing_ns, each;
+	double n = (double)s->user, k = (double)s->foreign;
+	double strange = (double)s->strange;
 
 	if (n < FEW_SPOTS)
 		return 0;
-	for (int i = 0; i < PLACES; i++)
-		cpu += a->ns[i];
-	each = cpu / (double)a->calls / (double)a->spot.all;
-	*us = k * each / 1e3;
-	return (s - sigmas * sqrt(s)) * each > free_strange(idle) ||
+	return (strange - sigmas * sqrt(strange)) * each > free_strange(idle) ||
 	       is_much(k * each, n * each, free_foreign(idle), each, sigmas);
+}
+
+/*
+ * Who knows the rhythm is elsewhere at its samples' times, but not at those of
+ * samples that were ordered.  They come by the clock on the wall, so that they
+ * tell shares; how much there was to share, the kernel's books say.
+ */
+static double spot_ns(const struct attribution *a)
+{
+	return a->spot.all ? cpu_ns(a) / (double)a->calls /
+				     (double)a->spot.all : 0;
+}
+
+/* Threads that are busy beside foreign code make its share of all samples
+ * small, but not the time during which any thread is there. */
+static double pass_ns(const struct attribution *a)
+{
+	return a->pass.all ? fmin(cpu_ns(a), a->all.length) /
+			     (double)a->calls / (double)a->pass.all : 0;
+}
+
+static int unforeseen_much(const struct attribution *a,
+			   const struct attrib_idle *idle, double sigmas)
+{
+	return are_much(&a->spot, spot_ns(a), idle, sigmas) ||
+	       are_much(&a->pass, pass_ns(a), idle, sigmas);
 }
 
 static int judge_spots(const struct attribution *a,
 		       const struct attrib_idle *idle, char *text, size_t len)
 {
-	double us;
-
-	if (!spots_exceed(a, idle, SIGMAS, &us))
-		return 0;
-	snprintf(text, len, "%.0f %% of a call's CPU time (%.0f us) went to "
-		 "code that is not the candidate's, seen at times that nobody "
-		 "can foresee", 100 * (double)a->spot.foreign /
-		 (double)a->spot.user, us);
-	return 1;
+	if (are_much(&a->spot, spot_ns(a), idle, SIGMAS)) {
+		snprintf(text, len, "%.0f %% of a call's CPU time (%.0f us) "
+			 "went to code that is not the candidate's, seen at "
+			 "times that nobody can foresee",
+			 100 * (double)a->spot.foreign / (double)a->spot.user,
+			 (double)a->spot.foreign * spot_ns(a) / 1e3);
+		return 1;
+	}
+	if (are_much(&a->pass, pass_ns(a), idle, SIGMAS)) {
+		snprintf(text, len, "at %llu of %llu times that nobody can "
+			 "foresee a thread was in code that is not the "
+			 "candidate's, for %.0f us of a call",
+			 (unsigned long long)a->pass.foreign,
+			 (unsigned long long)a->pass.user,
+			 (double)a->pass.foreign * pass_ns(a) / 1e3);
+		return 1;
+	}
+	return 0;
 }
 
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
@@ -451,11 +520,10 @@ int attrib_is_close(const struct attribution *a,
 
 int attrib_doubts(const struct attribution *a, const struct attrib_idle *idle)
 {
-	double ns = a->all.often, each = rhythm(a), us;
+	double ns = a->all.often, each = rhythm(a);
 	double free_ns = FREE_STRANGE * (double)a->calls;
 
-	if (spots_exceed(a, idle, 0, &us) &&
-	    !spots_exceed(a, idle, SIGMAS, &us))
+	if (unforeseen_much(a, idle, 0) && !unforeseen_much(a, idle, SIGMAS))
 		return 1;
 	return ns >= 2 * each && !exceeds(ns, free_ns, each) &&
 	       ns + SIGMAS * sqrt(ns * each) > free_ns;
@@ -481,6 +549,8 @@ void attrib_write(const struct attribution *a, int measured, struct jw *w)
 	jw_obj(w);
 	jw_kint(w, "samples", (int64_t)a->spot.user);
 	jw_kint(w, "foreign", (int64_t)a->spot.foreign);
+	jw_kint(w, "passes", (int64_t)a->pass.user);
+	jw_kint(w, "passes_foreign", (int64_t)a->pass.foreign);
 	jw_end_obj(w);
 	jw_key(w, "us");
 	jw_obj(w);

@@ -35,16 +35,20 @@ struct attribution {
 	char foreign[64];	/* the library with most time that is neither
 				 * the candidate's nor allowed, "" for none */
 	double foreign_ns;
+	char strange[64];	/* the same without torch's */
+	double strange_ns;
 	struct attrib_call all;			/* sums of all of them, */
 	struct attrib_call call[ATTRIB_CALLS];	/* and an even part: one in */
 	size_t ncall;				/* 1 << thin */
 	unsigned thin;
 	uint64_t kept;			/* of which these are a part */
-	struct {			/* samples that were ordered */
-		uint64_t all, user, foreign, strange;	/* (sampler.h) */
-	} spot;
+	struct attrib_spots {		/* samples that were ordered */
+		uint64_t all, user, foreign, strange;	/* (sampler.h), */
+	} spot, pass;			/* and in how many passes any was */
 	struct attrib_call now;			/* the one under way, */
 	int64_t until_user, until_foreign; /* and what of it is counted */
+	struct attrib_spots pass_now;	/* the pass under way, all: its number
+					 * and one */
 };
 
 /* Begins a call; counts the `ns` before `when`, in the order of time, in
@@ -52,8 +56,10 @@ struct attribution {
 void attrib_call(struct attribution *a);
 void attrib_see(struct attribution *a, int64_t when, enum place p, double ns);
 void attrib_keep(struct attribution *a, int64_t length_ns);
-/* An ordered sample: a thread was in p. */
-void attrib_spot(struct attribution *a, enum place p);
+/* An ordered sample: a thread was in p.  Those of one pass come one after the
+ * other; then how many passes there were in the call, also in vain. */
+void attrib_spot(struct attribution *a, unsigned pass, enum place p);
+void attrib_passes(struct attribution *a, unsigned n);
 
 /* Adds what another process of the same candidate did. */
 void attrib_add(struct attribution *sum, const struct attribution *a);

@@ -18,7 +18,7 @@
 #include "judge/trial.h"
 #include "rec/stage.h"
 
-#define PROFILE_VERSION "3"
+#define PROFILE_VERSION "4"
 #define FLOOR_ROUNDS 6		/* fewer may all be noise */
 
 static const char *const racer_name[RACERS] = {

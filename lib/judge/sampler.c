@@ -6,6 +6,7 @@
 #include "judge/sampler.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,15 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/rand.h"
 
-/* With its first page within what perf_event_mlock_kb (516) gives everybody. */
-#define RING_BYTES ((size_t)512 << 10)
+/* With its first page half of what perf_event_mlock_kb (516) gives everybody:
+ * threads' own rings come out of the rest. */
+#define RING_BYTES ((size_t)256 << 10)
 #define CPUS_MAX 1024
 #define SPOT_BYTES ((size_t)4 << 10)
-#define SPOT_THREADS 256	/* each takes a descriptor */
+#define SPOT_THREADS 640	/* each takes a descriptor; more than a jail
+				 * lets one have (seal.c) */
+#define PASSES_MAX 2000
 #define SOON_NS 10000		/* the kernel knows nothing shorter */
 #define LATE_NS 200000
 
@@ -39,6 +42,7 @@ struct spot {
 	struct ring ring;
 	pid_t tid;
 	int64_t when;		/* of the order */
+	unsigned pass;		/* to which that belongs */
 	int due;		/* it was not carried out yet */
 	unsigned seen;		/* by which list of threads */
 };
@@ -53,7 +57,6 @@ struct sampler {
 	struct spot *spot;
 	size_t nspot;
 	unsigned orders;
-	struct rng rng;
 	struct sampled seen;
 };
 
@@ -139,6 +142,35 @@ static int ring_open(struct sampler *s, struct ring *r, pid_t pid, int cpu)
 	return r->fd < 0 ? -1 : ring_map(r, RING_BYTES);
 }
 
+static struct spot *spot_find(struct sampler *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->nspot; i++)
+		if (s->spot[i].tid == tid)
+			return &s->spot[i];
+	return NULL;
+}
+
+/* NULL: it cannot be looked at, with *gone because it has ended. */
+static struct spot *spot_of(struct sampler *s, pid_t tid, int *gone)
+{
+	struct perf_event_attr a = attr_of(SOON_NS, s->no_kernel);
+	struct spot *p = spot_find(s, tid);
+
+	*gone = 0;
+	if (p || s->nspot == SPOT_THREADS)
+		return p;
+	a.disabled = 1;
+	p = &s->spot[s->nspot];
+	memset(p, 0, sizeof(*p));
+	p->tid = tid;
+	p->ring.fd = event_open(&a, tid, -1);
+	*gone = p->ring.fd < 0 && errno == ESRCH;
+	if (p->ring.fd < 0 || ring_map(&p->ring, SPOT_BYTES))
+		return NULL;
+	s->nspot++;
+	return p;
+}
+
 struct sampler *sampler_manual(struct err *e)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
@@ -149,7 +181,6 @@ struct sampler *sampler_manual(struct err *e)
 		s->spot = malloc(SPOT_THREADS * sizeof(*s->spot));
 	}
 	if (s && s->seen.at && s->seen.spot && s->spot) {
-		rng_fresh(&s->rng);
 		s->no_kernel = 1;
 		sampler_reset(s, 0);
 		return s;
@@ -163,6 +194,7 @@ struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	struct sampler *s = sampler_manual(e);
+	int gone;
 
 	if (!s)
 		return NULL;
@@ -176,7 +208,7 @@ struct sampler *sampler_open(pid_t pid, uint64_t period_ns, struct err *e)
 			s->n++;
 		else if (cpu < sysconf(_SC_NPROCESSORS_ONLN))
 			break;
-		if (cpu + 1 == cpus && s->n) {
+		if (cpu + 1 == cpus && s->n && spot_of(s, pid, &gone)) {
 			sampler_reset(s, 0);
 			return s;
 		}
@@ -218,8 +250,8 @@ void sampler_reset(struct sampler *s, uint64_t period_ns)
 			       &period_ns);
 	if (!failed)
 		s->period_ns = period_ns;
-	s->seen.thin = 1;
-	s->turn = 0;
+	s->seen.thin = s->seen.rare = 1;
+	s->turn = s->seen.passes = 0;
 	s->seen.n = s->seen.nspot = 0;
 	s->seen.lost_ns = 0;
 	s->seen.mapped = 0;
@@ -366,9 +398,11 @@ static void drain_spot(struct sampler *s, struct spot *p, int64_t from)
 		memcpy(&r, rec, h.size < sizeof(r) ? h.size : sizeof(r));
 		/* A thread that slept is seen as it wakes, which says nothing
 		 * of the time before. */
-		if (p->when >= from && (int64_t)r.time < p->when + LATE_NS &&
-		    s->seen.nspot < SPOTS_MAX)
-			s->seen.spot[s->seen.nspot++] = sample_of(&r, 0);
+		if (p->when < from || (int64_t)r.time >= p->when + LATE_NS ||
+		    s->seen.nspot == SPOTS_MAX)
+			continue;
+		s->seen.spot[s->seen.nspot] = sample_of(&r, 0);
+		s->seen.spot[s->seen.nspot++].pass = p->pass;
 	}
 }
 
@@ -378,32 +412,6 @@ void sampler_drain(struct sampler *s, int64_t from)
 		drain_ring(s, &s->ring[i], from);
 	for (size_t i = 0; i < s->nspot; i++)
 		drain_spot(s, &s->spot[i], from);
-}
-
-static struct spot *spot_of(struct sampler *s, pid_t tid)
-{
-	struct perf_event_attr a = attr_of(SOON_NS, s->no_kernel);
-	struct spot *p;
-
-	for (size_t i = 0; i < s->nspot; i++)
-		if (s->spot[i].tid == tid)
-			return &s->spot[i];
-	if (s->nspot == SPOT_THREADS) {
-		/* Nobody is passed over for long. */
-		size_t i = rng_u64(&s->rng) % s->nspot;
-
-		ring_close(&s->spot[i].ring);
-		s->spot[i] = s->spot[--s->nspot];
-	}
-	a.disabled = 1;
-	p = &s->spot[s->nspot];
-	memset(p, 0, sizeof(*p));
-	p->tid = tid;
-	p->ring.fd = event_open(&a, tid, -1);
-	if (p->ring.fd < 0 || ring_map(&p->ring, SPOT_BYTES))
-		return NULL;
-	s->nspot++;
-	return p;
 }
 
 /* Those of threads that have gone. */
@@ -416,7 +424,7 @@ static void forget_spots(struct sampler *s)
 		}
 }
 
-static void order(struct spot *p)
+static void order(struct sampler *s, struct spot *p)
 {
 	const int64_t now = now_ns();
 
@@ -427,36 +435,102 @@ static void order(struct spot *p)
 	} else if (!ioctl(p->ring.fd, PERF_EVENT_IOC_REFRESH, 1)) {
 		p->due = 1;
 		p->when = now;
+		p->pass = s->seen.passes;
 	}
+}
+
+/* Every other pass makes room, so that what is kept of a call is as dense at
+ * its end as at its begin. */
+static void thin_passes(struct sampler *s)
+{
+	struct sampled *v = &s->seen;
+	size_t n = 0;
+
+	for (size_t i = 0; i < v->nspot; i++)
+		if (!(v->spot[i].pass & 1)) {
+			v->spot[n] = v->spot[i];
+			v->spot[n++].pass /= 2;
+		}
+	v->nspot = n;
+	for (size_t i = 0; i < s->nspot; i++) {
+		if (s->spot[i].pass & 1)
+			s->spot[i].when = INT64_MIN;
+		s->spot[i].pass /= 2;
+	}
+	v->passes = (v->passes + 1) / 2;
+	v->rare *= 2;
+}
+
+/* Threads there are now, at most n of them. */
+static size_t list_threads(const struct sampler *s, pid_t *tid, size_t max,
+			   int *more)
+{
+	char path[64];
+	struct dirent *d;
+	size_t n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)s->pid);
+	dir = opendir(path);
+	*more = 0;
+	while (dir && !*more && (d = readdir(dir))) {
+		if (*d->d_name == '.')
+			continue;
+		*more = n == max;
+		if (!*more)
+			tid[n++] = atoi(d->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return n;
 }
 
 void sampler_order(struct sampler *s, int64_t from)
 {
-	char path[64];
-	struct dirent *d;
-	DIR *dir;
+	pid_t tid[SPOT_THREADS];
+	size_t n;
+	int blind, gone;
 
 	if (!s->n)
 		return;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)s->pid);
-	dir = opendir(path);
-	s->orders++;
-	while (dir && (d = readdir(dir))) {
-		struct spot *p = *d->d_name == '.' ? NULL :
-				 spot_of(s, atoi(d->d_name));
-
-		if (!p)
-			continue;
-		p->seen = s->orders;
-		drain_spot(s, p, from);
-		order(p);
-	}
-	if (dir)
-		closedir(dir);
 	for (size_t i = 0; i < s->nspot; i++)
-		if (s->spot[i].seen != s->orders)
-			drain_spot(s, &s->spot[i], from);
+		drain_spot(s, &s->spot[i], from);
+	while (s->seen.passes >= PASSES_MAX ||
+	       (s->seen.passes > 1 &&
+		s->seen.nspot + SPOT_THREADS >= SPOTS_MAX))
+		thin_passes(s);
+	n = list_threads(s, tid, SPOT_THREADS, &blind);
+	s->orders++;
+	for (size_t i = 0; i < n; i++) {
+		struct spot *p = spot_find(s, tid[i]);
+
+		if (p)
+			p->seen = s->orders;
+	}
 	forget_spots(s);
+	for (size_t i = 0; i < n; i++) {
+		struct spot *p = spot_of(s, tid[i], &gone);
+
+		if (p) {
+			p->seen = s->orders;
+			order(s, p);
+		} else if (!gone) {
+			blind = 1;
+		}
+	}
+	if (blind && s->seen.nspot < SPOTS_MAX)
+		s->seen.spot[s->seen.nspot++] = (struct sample_at){
+			.pass = s->seen.passes
+		};
+	s->seen.passes++;
+}
+
+static int by_pass(const void *a, const void *b)
+{
+	unsigned x = ((const struct sample_at *)a)->pass;
+	unsigned y = ((const struct sample_at *)b)->pass;
+
+	return (x > y) - (x < y);
 }
 
 static int by_time(const void *a, const void *b)
@@ -470,6 +544,7 @@ static int by_time(const void *a, const void *b)
 void sampler_sort(struct sampler *s)
 {
 	qsort(s->seen.at, s->seen.n, sizeof(*s->seen.at), by_time);
+	qsort(s->seen.spot, s->seen.nspot, sizeof(*s->seen.spot), by_pass);
 }
 
 const struct sampled *sampler_seen(const struct sampler *s)

@@ -24,6 +24,7 @@ struct sample_at {
 	int64_t when;		/* CLOCK_MONOTONIC */
 	int64_t stands;		/* ns: for how much time */
 	int kernel;		/* in the kernel: ip says nothing */
+	unsigned pass;		/* of one that was ordered: with which others */
 	int n;			/* words of the stack, from its top */
 	uint64_t stack[SAMPLE_WORDS];
 	int ncode;		/* of sampler_put: bytes at ip, at that time */
@@ -37,6 +38,10 @@ struct sampled {
 	unsigned thin;		/* one in so many is kept */
 	struct sample_at *spot;	/* those that were ordered, SPOTS_MAX */
 	size_t nspot;
+	unsigned passes;	/* how often they were; a thread that could not
+				 * be looked at is at no address, 0 */
+	unsigned rare;		/* one pass in so many is kept: the next ones
+				 * are to be ordered that much more rarely */
 	double lost_ns;		/* of samples that found no room */
 	uint64_t mapped; /* times at which memory became executable */
 };
@@ -62,10 +67,11 @@ void sampler_reset(struct sampler *s, uint64_t period_ns);
  * SAMPLES_MAX samples an even part is kept, and each stands for more. */
 void sampler_drain(struct sampler *s, int64_t from);
 void sampler_put(struct sampler *s, const struct sample_at *at);
-/* Has one sample taken of each thread that runs now, 10 us later.  Those that
- * were ordered before `from` are forgotten. */
+/* A pass: has one sample taken of each thread that runs now, 10 us later.
+ * Those that were ordered before `from` are forgotten. */
 void sampler_order(struct sampler *s, int64_t from);
-/* Brings what was seen on several processors into the order of time. */
+/* Brings what was seen on several processors into the order of time, and what
+ * was ordered into that of passes. */
 void sampler_sort(struct sampler *s);
 const struct sampled *sampler_seen(const struct sampler *s);
 

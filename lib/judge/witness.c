@@ -31,7 +31,6 @@
 /* Between samples that are ordered, at random. */
 #define SPOT_FINE_NS 500000
 #define SPOT_COARSE_NS 2000000
-#define SPOTS_EACH 1000		/* after so many of a call twice as much */
 #define PAGE 4096u
 #define NAMES 8
 
@@ -46,8 +45,7 @@ struct witness {
 	int64_t next, began, last; /* last: length of the call before */
 	int64_t looked, stands;	/* by_trace: when, and how long after the
 				 * time before */
-	int64_t spot_at, spot_ns;	/* the next one, and how far apart */
-	int spots;
+	int64_t spot_at;		/* the next one */
 	int64_t cpu;		/* at its begin */
 	struct rng rng;
 	struct stat own;	/* of the candidate's object */
@@ -170,14 +168,18 @@ static int64_t rhythm(const struct witness *w)
 	return ns > FINEST_NS ? ns : FINEST_NS;
 }
 
+static int64_t spot_ns(const struct witness *w)
+{
+	return (w->fine ? SPOT_FINE_NS : SPOT_COARSE_NS) *
+	       (int64_t)sampler_seen(w->s)->rare;
+}
+
 void witness_begin(struct witness *w, int64_t t0)
 {
 	sampler_reset(w->s, (uint64_t)around(w, rhythm(w)));
 	w->cpu = sampler_cpu_ns(w->s);
 	w->began = w->looked = t0;
-	w->spots = 0;
-	w->spot_ns = w->fine ? SPOT_FINE_NS : SPOT_COARSE_NS;
-	w->spot_at = w->by_trace ? INT64_MAX : t0 + sometime(w, w->spot_ns);
+	w->spot_at = w->by_trace ? INT64_MAX : t0 + sometime(w, spot_ns(w));
 	plan(w, t0);
 }
 
@@ -189,9 +191,7 @@ int64_t witness_next(const struct witness *w)
 static void look_at_once(struct witness *w)
 {
 	sampler_order(w->s, w->began);
-	if (!(++w->spots % SPOTS_EACH))
-		w->spot_ns *= 2;
-	w->spot_at = now_ns() + sometime(w, w->spot_ns);
+	w->spot_at = now_ns() + sometime(w, spot_ns(w));
 }
 
 /* One thread, standing still, as the tracer sees it. */
@@ -304,9 +304,21 @@ static const struct module *caller(const struct witness *w,
 	return NULL;
 }
 
-static void name_foreign(struct witness *w, const struct module *m, double ns)
+/* Keeps the library with most time. */
+static void name_most(char *most, size_t size, double *most_ns,
+		      const char *name, double ns)
+{
+	if (ns <= *most_ns)
+		return;
+	*most_ns = ns;
+	snprintf(most, size, "%s", name);
+}
+
+static void name_foreign(struct witness *w, const struct module *m,
+			 enum place p, double ns)
 {
 	const char *name = m && *m->name ? m->name : "generated code";
+	struct attribution *a = &w->saw;
 
 	for (int i = 0; i < NAMES; i++) {
 		if (!*w->lib[i].name)
@@ -315,11 +327,11 @@ static void name_foreign(struct witness *w, const struct module *m, double ns)
 		if (strcmp(w->lib[i].name, name))
 			continue;
 		w->lib[i].ns += ns;
-		if (w->lib[i].ns > w->saw.foreign_ns) {
-			w->saw.foreign_ns = w->lib[i].ns;
-			memcpy(w->saw.foreign, w->lib[i].name,
-			       sizeof(w->saw.foreign));
-		}
+		name_most(a->foreign, sizeof(a->foreign), &a->foreign_ns,
+			  name, w->lib[i].ns);
+		if (p != PLACE_TORCH)
+			name_most(a->strange, sizeof(a->strange),
+				  &a->strange_ns, name, w->lib[i].ns);
 		return;
 	}
 }
@@ -355,7 +367,7 @@ static void attribute(struct witness *w, const struct sample_at *at, double ns)
 	attrib_see(&w->saw, at->when, p, ns);
 	if (p == PLACE_TORCH || p == PLACE_OTHER || p == PLACE_ANON ||
 	    p == PLACE_NOWHERE)
-		name_foreign(w, m, ns);
+		name_foreign(w, m, p, ns);
 }
 
 /* The time that sample i stands for.  Looks of our own stand for the time
@@ -405,8 +417,9 @@ void witness_end(struct witness *w, int64_t t1, enum witness_what what)
 		const struct sample_at *at = &seen->spot[i];
 		const struct module *m;
 
-		attrib_spot(&w->saw, place_at(w, at, &m));
+		attrib_spot(&w->saw, at->pass, place_at(w, at, &m));
 	}
+	attrib_passes(&w->saw, seen->passes);
 	attrib_keep(&w->saw, w->last);
 	/* A call shorter than the rhythm is mostly unseen, and as often seen
 	 * twice: the sum over calls is what counts. */

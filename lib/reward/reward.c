@@ -268,7 +268,6 @@ static void by_times(const struct json *verify, const struct json *profile,
 		is_null(w, why);
 		return;
 	}
-	w->provisional = json_get_bool(profile, "provisional", 0);
 	w->eager = speedup_of(&eager, timing);
 	w->compile = speedup_of(&compile, timing);
 	if (timing == ST_INCONCLUSIVE_TIME) {
@@ -288,8 +287,6 @@ static void by_times(const struct json *verify, const struct json *profile,
 	    json_get_bool(verify, "folded", 0))
 		is_worth(w, 1, "parameters are folded: at most 1 under "
 			 "--no-folding");
-	/* The worker tells them: no ground for pay. */
-	w->provisional |= rules->clock == CLOCK_DEVICE_SUM;
 }
 
 static int replayed(const struct json *field)
@@ -304,6 +301,9 @@ static void decide(const struct json *verify, const struct json *profile,
 {
 	enum status v = fields_status(verify), p = fields_status(profile);
 
+	/* Sums of device times the worker tells: no ground for pay. */
+	w->provisional = json_get_bool(profile, "provisional", 0) ||
+			 (profile && rules->clock == CLOCK_DEVICE_SUM);
 	if (!rules->allow_replay && (replayed(verify) || replayed(profile))) {
 		is_null(w, "a replay (--seed) is not paid");
 		return;

@@ -11,7 +11,7 @@ from torch._subclasses import fake_tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from catorch import inline
-from catorch.shim import Child, Fail, load_module, read_fd, tail_of
+from catorch.shim import Child, Fail, legible, load_module, read_fd, tail_of
 
 REQUESTS = 16
 GPU = torch.device("cuda", 0)
@@ -130,7 +130,7 @@ class Recorder(Child):
         return Placeholder(req["name"])
 
     def note(self, exc):
-        self.refused = self.refused or str(exc)
+        self.refused = self.refused or legible(exc)
 
     def do_load(self, req):
         self.requests = []

@@ -73,13 +73,18 @@ def is_oom(exc):
     return isinstance(exc, RuntimeError) and any(s in str(exc) for s in NO_MEMORY)
 
 
+def legible(text):
+    """What a candidate says may hold half of a surrogate pair, which no record can."""
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def tail_of(exc):
     """The end of a traceback, from the first frame of the task's own code on."""
     frames = traceback.extract_tb(exc.__traceback__)
     own = [i for i, f in enumerate(frames) if f.filename in ("model.py", "model_new.py")]
     frames = frames[own[0]:] if own else frames[-1:]
     lines = traceback.format_list(frames[-6:]) + traceback.format_exception_only(exc)
-    return "".join(lines)
+    return legible("".join(lines))
 
 
 def failing(end, phase, fn, *args, **kwargs):

@@ -228,6 +228,13 @@ static void quick_profiles_are_provisional(void **s)
 	assert_true(w.known && w.value == 2 && w.provisional);
 	w = worth(VERIFY, full, &plain);
 	assert_true(w.known && w.value == 1 && !w.provisional);
+	/* Worth nothing, it is still no more than a try. */
+	w = worth(VERIFY, "{\"status\":\"ok\",\"jail\":\"full\","
+		  "\"provisional\":true,\"contended\":true}", &plain);
+	assert_true(!w.known && w.provisional);
+	w = worth(VERIFY, "{\"status\":\"ok\",\"jail\":\"full\","
+		  "\"provisional\":false,\"contended\":true}", &plain);
+	assert_true(!w.known && !w.provisional);
 }
 
 static void folding_can_be_capped(void **s)

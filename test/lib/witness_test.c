@@ -9,13 +9,16 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
+#include "judge/sampler.h"
 #include "judge/witness.h"
 #include "torch/torch.h"
 
@@ -116,6 +119,13 @@ static void in_openmp(void)
 	sink = 1;
 #endif
 	burn(NULL);
+}
+
+static void *rest(void *p)
+{
+	for (;;)
+		pause();
+	return p;
 }
 
 /* A process that runs `body`, and who watches it. */
@@ -219,6 +229,7 @@ static void by(unsigned flags)
 	watch(in_file, flags, &a);
 	mostly(&a, PLACE_OTHER);
 	assert_string_equal(a.foreign, "witness_test");
+	assert_string_equal(a.strange, "witness_test");
 	watch(in_memory, flags, &a);
 	mostly(&a, PLACE_ANON);
 	watch(in_thread, flags, &a);
@@ -374,6 +385,97 @@ static void test_ordered(void **state)
 	assert_int_equal(a.spot.strange, a.spot.foreign);
 }
 
+/* A process of `threads` more that all sleep but the first. */
+static pid_t crowd(int threads)
+{
+	pid_t pid = fork();
+	pthread_t th;
+
+	if (pid)
+		return pid;
+	for (int i = 0; i < threads; i++)
+		if (pthread_create(&th, NULL, rest, NULL))
+			_exit(1);
+	burn(NULL);
+	_exit(0);
+}
+
+static size_t tasks_of(pid_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	return stat(path, &st) ? 0 : (size_t)st.st_nlink - 2;
+}
+
+static struct sampler *sampled_crowd(int threads, pid_t *pid)
+{
+	const struct timespec ms = { 0, 1000000 };
+	struct sampler *s;
+
+	*pid = crowd(threads);
+	s = sampler_open(*pid, 1000000, NULL);
+	for (int i = 0; i < 5000 && tasks_of(*pid) != (size_t)threads + 1; i++)
+		nanosleep(&ms, NULL);
+	return s;
+}
+
+/* However often it was ordered, passes are kept from begin to end; a thread
+ * too many is not passed over. */
+static void test_passes(void **state)
+{
+	const struct timespec us = { 0, 300000 };
+	const struct sampled *v;
+	struct sampler *s;
+	unsigned early = 0;
+	pid_t pid;
+
+	(void)state;
+	s = sampled_crowd(3, &pid);
+	for (int i = 0; s && i < 2100; i++) {
+		sampler_order(s, 0);
+		nanosleep(&us, NULL);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (!s)
+		skip();
+	sampler_drain(s, 0);
+	sampler_sort(s);
+	v = sampler_seen(s);
+	assert_int_equal(v->rare, 2);
+	assert_int_equal(v->passes, 1100);
+	assert_true(v->nspot > 100);
+	for (size_t i = 0; i < v->nspot; i++) {
+		assert_true(v->spot[i].pass < v->passes);
+		assert_true(!i || v->spot[i].pass >= v->spot[i - 1].pass);
+		early += v->spot[i].pass < 500;
+	}
+	assert_true(early && early < v->nspot);
+	sampler_close(s);
+}
+
+static void test_crowd(void **state)
+{
+	const struct sampled *v;
+	struct sampler *s;
+	pid_t pid;
+
+	(void)state;
+	s = sampled_crowd(700, &pid);
+	if (s)
+		sampler_order(s, 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (!s)
+		skip();
+	v = sampler_seen(s);
+	assert_int_equal(v->nspot, 1);
+	assert_int_equal(v->spot[0].ip, 0);
+	sampler_close(s);
+}
+
 static const struct attrib_idle empty = { 50e3, 200e3, 1 };
 
 static int judged(const struct attribution *a)
@@ -476,8 +578,24 @@ static void test_verdicts(void **state)
 static int unforeseen(double us, int torch)
 {
 	verdict(PARTS({ 1, PLACE_OWN, us }));
-	for (int i = 0; i < 100; i++)
-		attrib_spot(&ten, i < torch ? PLACE_TORCH : PLACE_OWN);
+	for (unsigned i = 0; i < 100; i++)
+		attrib_spot(&ten, i, i < (unsigned)torch ? PLACE_TORCH :
+							   PLACE_OWN);
+	attrib_passes(&ten, 100);
+	return judged(&ten);
+}
+
+/* The same with four threads of the candidate's beside one that is in torch
+ * now and then. */
+static int unforeseen_beside(unsigned torch)
+{
+	verdict(PARTS({ 1, PLACE_OWN, 5000 }, { 2, PLACE_OWN, 5000 },
+		      { 3, PLACE_OWN, 5000 }, { 4, PLACE_OWN, 5000 }));
+	for (unsigned i = 0; i < 100; i++)
+		for (unsigned t = 0; t < 5; t++)
+			attrib_spot(&ten, i, t || i >= torch ? PLACE_OWN :
+							       PLACE_TORCH);
+	attrib_passes(&ten, 100);
 	return judged(&ten);
 }
 
@@ -495,8 +613,15 @@ static void test_unforeseen(void **state)
 	/* too few to say anything */
 	verdict(PARTS({ 1, PLACE_OWN, 5000 }));
 	for (int i = 0; i < 12; i++)
-		attrib_spot(&ten, PLACE_TORCH);
+		attrib_spot(&ten, (unsigned)i, PLACE_TORCH);
+	attrib_passes(&ten, 12);
 	assert_int_equal(judged(&ten), 0);
+	/* Who is busy beside it hides nothing. */
+	assert_int_equal(unforeseen_beside(0), 0);
+	assert_int_equal(unforeseen_beside(25), 0);
+	assert_int_equal(unforeseen_beside(95), 1);
+	assert_true(5 * ten.pass.foreign > 4 * ten.pass.user);
+	assert_true(4 * ten.spot.foreign < ten.spot.user);
 }
 
 /* What calls of `a` took, in us: all, in foreign code, of the candidate's. */
@@ -706,6 +831,21 @@ static void test_shorter_half(void **state)
 	assert_int_equal(judged(&a), 0);
 }
 
+/* Whose share was too much is named, not who took most. */
+static void test_named(void **state)
+{
+	char text[256];
+
+	(void)state;
+	verdict(PARTS({ 1, PLACE_TORCH, 600 }, { 1, PLACE_OTHER, 300 },
+		      { 1, PLACE_OWN, 3000 }));
+	strcpy(ten.foreign, "libtorch_cpu.so");
+	strcpy(ten.strange, "libscipy_openblas64_.so");
+	assert_int_equal(attrib_judge(&ten, &empty, text, sizeof(text)), 1);
+	assert_non_null(strstr(text, "libscipy_openblas64_.so"));
+	assert_null(strstr(text, "libtorch"));
+}
+
 static void test_sums(void **state)
 {
 	struct attribution sum = { .by = NULL }, a = { .by = "perf",
@@ -732,6 +872,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bursts),
 		cmocka_unit_test(test_many_calls),
 		cmocka_unit_test(test_ordered),
+		cmocka_unit_test(test_passes),
+		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_short),
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_doubts),
@@ -740,6 +882,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_shorter_half),
+		cmocka_unit_test(test_named),
 		cmocka_unit_test(test_sums),
 	};
 

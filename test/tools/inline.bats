@@ -225,6 +225,7 @@ verified() { # status of the candidate that was built last
 		60 than there is room: [load_inline(f"x{i}", "x" * (1 << 20)) for i in range(16)]
 		60 compile_error more than 16 extensions: [load_inline(f"x{i}", "") for i in range(99)]
 		60 compile_error what the dry run asked for cannot be read: load_inline("x", "\ud800")
+		60 no kernel for \ud83d here: raise ValueError("no kernel for \ud83d here")
 		60 compile_error 'int' object is not iterable: load_inline("x", 7)
 		60 compile_error the name of an extension must be: load_inline("../x", "")
 		60 compile_error what the dry run asked for cannot be read: load_inline("x", "\0")
