@@ -190,10 +190,10 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	int before = 0, during = 0, unparked = 0;
+	int before = 0, during = 0, unparked = 0, still = 0;
 
 	while (before < BEFORE_MAX && during < DURING_MAX) {
-		j->loaded = j->unleased = 0;
+		j->loaded = j->unleased = j->aside = 0;
 		attempt(j, s, result);
 		ahead_let_go(j);
 		if (f->fault || stage_interrupted())
@@ -212,6 +212,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		}
 		if (!f->fault)
 			return j->undead ? recover(j, f, e) : 0;
+		still += j->aside && device_cuda_still(j->dev) > 0;
 		if (j->loaded && !f->apart)
 			during++;
 		else
@@ -221,5 +222,9 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 	}
 	if (during == DURING_MAX)
 		f->status = ST_CRASHED;
+	else if (still == BEFORE_MAX)
+		fail_set(f, ST_TAMPERED, PHASE_FORWARD, "work went on after "
+			 "the candidate said that it was done, each time, and "
+			 "never once it was gone");
 	return 0;
 }

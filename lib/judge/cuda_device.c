@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -22,6 +23,8 @@
 #define PROBES 32
 #define LATE_FACTOR 8
 #define LATE_LEAST_US 250	/* a time slice is some 2 ms */
+#define STILL_TIMES 40		/* over a tenth of a second */
+#define STILL_GAP_NS 2500000
 #define MAX_PIDS 64
 #define ROOMY ((size_t)32 << 30)	/* contexts take half a GiB each */
 #define RECOVER_SECONDS 30
@@ -188,6 +191,23 @@ size_t device_cuda_held(struct device *d, int fd[DEVICE_HELD])
 		if (all[i] >= 0)
 			fd[n++] = all[i];
 	return n;
+}
+
+int device_cuda_still(struct device *d)
+{
+	const struct timespec gap = { 0, STILL_GAP_NS };
+	struct cuda *c = cuda_of(d);
+
+	for (int i = 0; i < STILL_TIMES; i++) {
+		int64_t ns = cuda_probe(c, NULL);
+
+		if (ns < 0)
+			return -1;
+		if (ns > (int64_t)(c->late_us * 1e3))
+			return 0;
+		nanosleep(&gap, NULL);
+	}
+	return 1;
 }
 
 int device_cuda_sees_processes(struct device *d)

@@ -667,9 +667,10 @@ int runner_go(struct judge *j, struct runner *r, const struct bracket *b,
 	if (res->bad_leaf)
 		return fail_set(f, ST_TAMPERED, PHASE_RESULT,
 				"a result lies outside the judge's pool");
-	/* Whose work that was, nobody can say; the candidate cannot have
-	 * called a stranger. */
+	/* Whose work that was, nobody can say before the candidate is gone; it
+	 * cannot have called a stranger. */
 	if (res->late && j->dev->ops->foreign(j->dev, NULL) > 0) {
+		j->aside = !strcmp(r->role, "worker");
 		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "another program, "
 			 "which keeps to no lease, works on the device");
 		f->apart = 1;

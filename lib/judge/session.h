@@ -66,6 +66,8 @@ struct judge {
 	int (*turn)(void *ctx, enum turn at, struct fail *f);
 	void *turns;
 	int loaded;		/* candidate code has run since it was reset */
+	int aside;		/* since then work was late that may have been
+				 * a stranger's */
 	int undead;		/* a runner could not be ended */
 	int no_torch;			/* a host cannot start here at all:
 					 * CA_UNAVAILABLE or CA_CONFIG */

@@ -459,6 +459,8 @@ static void stranger(void **state)
 		print_message("NVML does not name processes here\n");
 	else
 		assert_int_equal(dev->ops->foreign(dev, NULL), 1);
+	/* It is there, and does nothing. */
+	assert_int_equal(device_cuda_still(dev), 1);
 	close(leave[1]);
 	while (read(ready[0], &c, 1) > 0)
 		;
