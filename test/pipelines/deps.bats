@@ -73,6 +73,30 @@ torch_python() {
 	[ ! -e "$dir/build" ]
 }
 
+@test "AppArmor's profile is offered where user namespaces are denied, and only there" {
+	fake_torch 2.11.0
+	mkdir "$dir/bin" "$dir/build"
+	printf '#!/bin/sh\nexit "${DENIED:-1}"\n' >"$dir/bin/bwrap"
+	chmod -R 755 "$dir/bin"
+	PATH=$dir/bin:$PATH
+	echo 1 >"$dir/restricted"
+	export CA_USERNS=$dir/restricted
+	run -0 "$dir/test/setup/apparmor.sh" </dev/null
+	echo "$output"
+	[[ $output == *"to install it: "*"cp $dir/build/cuda-agent.apparmor /etc/apparmor.d/cuda-agent"* ]]
+	grep -qF "profile cuda-agent-bwrap $dir/bin/bwrap flags=(unconfined) {" \
+		"$dir/build/cuda-agent.apparmor"
+	grep -qF "profile cuda-agent-python $(readlink -f "$CA_PYTHON") " \
+		"$dir/build/cuda-agent.apparmor"
+	rm "$dir/build/cuda-agent.apparmor"
+	DENIED=0 run -0 "$dir/test/setup/apparmor.sh"
+	[ -z "$output" ]
+	echo 0 >"$dir/restricted"
+	run -0 "$dir/test/setup/apparmor.sh"
+	[ -z "$output" ]
+	[ ! -e "$dir/build/cuda-agent.apparmor" ]
+}
+
 @test "what only tests need does not stop the build" {
 	! nobody sudo -n true 2>/dev/null || skip 'sudo asks no password here'
 	LACKS=-lcmocka run -0 nobody "$deps" build test

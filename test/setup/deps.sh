@@ -219,6 +219,9 @@ case " $groups " in
 	find_ruff >>"$work/found" || say 'no ruff: its check is skipped'
 	;;
 esac
+case " $groups " in
+*" run "*) "$here/apparmor.sh" ;;
+esac
 if [ -z "$lack" ]; then
 	mkdir -p "$top/build"
 	cp "$work/found" "$stamp.files"
