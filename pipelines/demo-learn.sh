@@ -56,8 +56,19 @@ done
 for v in $variants; do [[ " $all " == *" $v "* ]] || usage; done
 IFS=, read -r lr critic_lr warm_lr <<<"$rates"
 [ -n "$warm_lr" ] || usage
-export here bin out devs ctx k every rounds until began at_once lr critic_lr common keep
+[ -r "$model/config.json" ] || {
+	echo "demo-learn: '$model' has no config.json" >&2
+	exit 66
+}
 mkdir -p "$out"
+# What is there was made so, and cannot be gone on with otherwise.
+was="-r $rounds -n $tasks -k $k -H $held -v $every -w $warm -l $rates -c $ctx -t '$common'"
+[ -e "$out/settings" ] || echo "$was" >"$out/settings"
+[ "$(cat "$out/settings")" = "$was" ] || {
+	echo "demo-learn: '$out' was begun with $(cat "$out/settings")" >&2
+	exit 78
+}
+export here bin out devs ctx k every rounds until began at_once lr critic_lr common keep variants
 # Whoever comes first makes what all runs begin with.
 (
 	flock 9

@@ -40,5 +40,6 @@ begin() {
 		exit 73
 	}
 	log=$out/serve.log own='' trainer=''
+	touch "$log"
 	trap leave EXIT
 }

@@ -43,15 +43,15 @@ alike() {
 # The server gets these weights, which may be new ones of the same name.
 serve() {
 	if [ -z "$url" ]; then
-		local with
-		with=$(alike)
+		local with said
+		with=$(alike) said=$(wc -l <"$log")
 		rm -f "$out/url"
 		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
 			-j "$jobs" $with >"$out/url" 2>>"$log" 3>&- 8>&- &
 		own=$!
 		until [ -s "$out/url" ]; do
 			kill -0 "$own" 2>/dev/null || {
-				tail -n 3 "$log" >&2
+				tail -n "+$((said + 1))" "$log" | tail -n 3 >&2
 				exit 69
 			}
 			sleep 0.1

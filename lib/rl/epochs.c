@@ -164,7 +164,7 @@ int epochs_run(struct epochs *p, struct err *e)
 	if (say_data(p, e))
 		return -1;
 	if (r->data.n == p->nheld)
-		return err_set(e, CA_DATAERR, "no trajectory of %llu %s",
+		return err_set(e, run_nothing(r), "no trajectory of %llu %s",
 			       (unsigned long long)r->data.seen, p->nheld ?
 			       "is left: all that can be used are held out" :
 			       "can be used");

@@ -412,8 +412,8 @@ static int finish(struct ppo *p, struct err *e)
 		     (long long)r->o->batch);
 	if (!p->updates && !p->done && !stage_interrupted() &&
 	    !p->in_batch && (r->data.seen || !r->state.lines))
-		return err_set(e, CA_DATAERR, "no trajectory of %llu can be "
-			       "used", (unsigned long long)r->data.seen);
+		return err_set(e, run_nothing(r), "no trajectory of %llu can "
+			       "be used", (unsigned long long)r->data.seen);
 	/* What was not saved yet: updates between two of --save-every. */
 	if (p->updates && r->state.step % r->o->save_every && !p->done)
 		return publish(p, e);

@@ -122,6 +122,11 @@ int run_read(struct run *r, int (*take)(void *ctx, struct rec *rec,
 	return -1;
 }
 
+int run_nothing(const struct run *r)
+{
+	return r->code == CA_NOINPUT ? CA_NOINPUT : CA_DATAERR;
+}
+
 int run_join(struct run *r, struct learner *l, struct err *e)
 {
 	l->turn = &r->turn;

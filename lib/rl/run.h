@@ -62,6 +62,10 @@ int run_read(struct run *r, int (*take)(void *ctx, struct rec *rec,
 					struct err *e), void *ctx,
 	     struct err *e);
 
+/* The exit code of an input without anything to train on, which may be a file
+ * that is not there. */
+int run_nothing(const struct run *r);
+
 /* Of a model that was opened: it shares this run's turns at the device. */
 int run_join(struct run *r, struct learner *l, struct err *e);
 

@@ -16,11 +16,15 @@ IFS=, read -ra devices <<<"$devs"
 judges=()
 [ "$at_once" -le ${#devices[@]} ] || judges=(--judges 1)
 
+model=warm demo=demo
+[ "$1" != no-agent ] || model=warm-single demo=single
+
 train() { # variant, seed, rounds, options of train.sh
-	"$here/train.sh" -m "$out/warm" -o "$out/$1.$2" -d "${devices[slot % ${#devices[@]}]}" \
+	"$here/train.sh" -m "$out/$model" -o "$out/$1.$2" -d "${devices[slot % ${#devices[@]}]}" \
 		-c "$ctx" -S "$(($2 * 1000))" -r "$3" -k "$k" -j 16 -V "$out/held" -v "$every" \
-		--stay -x "$out/demo.fast" -x "$out/demo.slow" ${common:+-t "$common"} \
-		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4' "${@:4}" "$out/tasks" -- \
+		--stay -x "$out/$demo.fast" -x "$out/$demo.slow" ${common:+-t "$common"} \
+		-R '--batch 16' -P '--batch 16 --lr 1e-5 --epochs 4 --lambda-critic 1' \
+		"${@:4}" "$out/tasks" -- \
 		--skill "$out/skill" --grade quick --max-tokens 512 --turns 6 \
 		--remember "$out/graded" "${judges[@]}"
 }
@@ -30,7 +34,8 @@ lighten() {
 	[ "$keep" = 1 ] || rm -rf "$1"/actor "$1"/ppo/{w,policy} "${@:2}"
 }
 
-on="--lr $lr --critic-lr $critic_lr --save-every $every"
+# Sixty tokens lie between what decides and the end: 0.95 would leave a twentieth of the reward.
+on="--lr $lr --critic-lr $critic_lr --lambda-actor 1 --lambda-critic 1 --save-every $every"
 if [ "$1" = full ]; then
 	train full "$2" "$rounds" -Q "$on"
 	mkdir -p "$out/control.$2" # which begins as that one does

@@ -3,7 +3,7 @@
 # jq --unbuffered -c --slurpfile family FILE --arg device DEV --arg style fast|slow -f teacher.jq
 #
 # Answers ca-agent's requests as a model would that knows the tasks of tasks.jq: two files,
-# ca-verify, done.  In the style `slow` its kernels are right, but one thread does it all.
+# ca-verify, done; without tools, the two in one answer.  In the style `slow` its kernels are right, but one thread does it all.
 def head: "import cuda_extension\nimport torch\nimport torch.nn as nn\n\n\n" +
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n";
 def cpu($c; $rows): "#include <math.h>\n#include <stdint.h>\n\n" + (if $rows then
@@ -36,12 +36,13 @@ def write($path; $text): {name: "Write", args: {file_path: $path, content: $text
 (.messages | map(select(.role == "assistant")) | length) as $n |
 (.messages[] | select(.role == "user") | .content) as $asked |
 first($family[] | select(.task.code as $code | $asked | contains($code))) as $t |
-[write("/work/kernels/k.\(if $device == "cpu" then "c" else "cu" end)";
-	if $device == "cpu" then cpu($t.c; $t.rows) else cuda($t.c; $t.rows) end),
- write("/work/model_new.py"; wrapper($t.rows)),
- {name: "Bash", args: {command: "ca-verify"}}][$n] as $call |
+"kernels/k.\(if $device == "cpu" then "c" else "cu" end)" as $path |
+(if $device == "cpu" then cpu($t.c; $t.rows) else cuda($t.c; $t.rows) end) as $kernel |
+[write("/work/" + $path; $kernel), write("/work/model_new.py"; wrapper($t.rows)),
+ {name: "Bash", args: {command: "ca-verify"}}][if .tools then $n else 3 end] as $call |
 {choices: [{index: 0, finish_reason: (if $call then "tool_calls" else "stop" end),
-	message: ({role: "assistant", content: (if $call then "" else "Done." end)} +
+	message: ({role: "assistant", content: (if $call then "" elif .tools then "Done." else
+			"\($path)\n```\n\($kernel)```\n\nmodel_new.py\n```\n\(wrapper($t.rows))```" end)} +
 		if $call then {tool_calls: [{id: "c\($n)", type: "function", function:
 			{name: $call.name, arguments: ($call.args | tojson)}}]} else {} end)}],
  usage: {prompt_tokens: 1, completion_tokens: 1}}

@@ -124,6 +124,10 @@ step() {
 	wrong 64 "'--nothing'" -o run four -- --nothing
 	wrong 69 "no server answers at 'http://127.0.0.1:1/v1'" -o run -e http://127.0.0.1:1/v1 four
 	wrong 73 "cannot create '/proc/x'" -o /proc/x four
+	# What the server said of another start is not this one's.
+	wrong 69 'no such device' -o other -d gpu four
+	wrong 69 "'none' has no model.safetensors" -m none -o other four
+	! grep 'no such device' err
 }
 
 @test "the server computes with what the trainers do" {
@@ -134,6 +138,23 @@ step() {
 	[ "$(served ' --ranks 2 --dtype bf16' '--lr 1')" = '--dtype bf16 ' ]
 	[ "$(served ' --dtype=fp32' '--exact --lr 1')" = '--dtype=fp32 --exact ' ]
 	[ -z "$(served ' --preset paper' '--lr 1')" ]
+}
+
+@test "demo-learn: what it cannot do is said" {
+	learn() { # status, what is said, options
+		status=0
+		CA_BIN=$bin "$root/pipelines/demo-learn.sh" "${@:3}" >out 2>err || status=$?
+		cat err
+		[ "$status" = "$1" ] && grep -qF -e "$2" err
+	}
+	learn 64 'demo-learn.sh -m MODEL' -m model
+	learn 64 'demo-learn.sh -m MODEL' -m model -o d -r none
+	learn 64 'demo-learn.sh -m MODEL' -m model -o d -A fast
+	learn 66 "'none' has no config.json" -m none -o d
+	[ ! -e d ]
+	mkdir d
+	echo '-r 3' >d/settings
+	learn 78 "'d' was begun with -r 3" -m model -o d -r 4
 }
 
 @test "demo-learn: tasks with a teacher that solves them, and a table of gains" {
@@ -152,6 +173,11 @@ step() {
 				([.messages[] | select(.role == "tool")] | length) == 3)' demos
 		done
 	done
+	"$bin/ca-agent" --model-cmd "jq --unbuffered -c --slurpfile family family --arg device cuda \
+		--arg style fast -f '$learn/teacher.jq'" --skill skill -d cpu --judge ./judge \
+		--single-turn tasks >one
+	jq -es 'length == 2 and all(.mode == "single-turn" and .outcome.reward == 1 and
+		.outcome.stop_reason == "final")' one
 	# As the model sees it, calls included.
 	cp "$learn/chat_template.jinja" model/
 	"$bin/ca-rft" --actor model --out tuned --ctx 4096 --dry-run --no-prov demos >out 2>err

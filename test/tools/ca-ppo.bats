@@ -215,6 +215,8 @@ drawn() { # how many, further options
 		try 65 ca-ppo --actor model --out w --ctx 64 --batch 16 $none
 		said 'no trajectory of 0 can be used'
 	done
+	try 66 ca-ppo --actor model --out w --ctx 64 --batch 16 nothere
+	said "cannot open 'nothere'"
 	ppo --out z -v in task
 	said '17 in, 0 out, 0 failed, 1 of other kinds'
 }

@@ -148,6 +148,7 @@ rft() {
 	said 'no trajectory of 16 can be used'
 	[ "$(pick '."data/dropped/no_reward"')" = 16 ]
 	[ ! -e x ]
+	try 66 ca-rft --actor model --out x --ctx 64 nothere
 	try 65 ca-rft --actor model --out x --ctx 8 in
 	[ "$(pick '."data/dropped/too_long" > 5')" = true ]
 	try 65 ca-rft --actor model --out x --ctx 64 /dev/null
