@@ -28,8 +28,9 @@ struct recorded {
 };
 
 /*
- * Runs it, one at a time in this process: a thread keeps the host, which
- * starts at the first call and leaves with the process.  0 whatever the
+ * Runs it, unless the cache knows what it asks for (said.h), one at a time in
+ * this process: a thread keeps the host, which starts at the first call and
+ * leaves with the process.  0 whatever the
  * candidate does; -1 for what this machine lacks (CA_UNAVAILABLE: torch, a
  * jail) and for an interrupt (CA_TEMPFAIL).  Thread safe.
  */

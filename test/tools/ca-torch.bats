@@ -94,6 +94,21 @@ idle() { # its host has noticed that all are gone
 	[ "$(ours | jq '.served >= 3')" = true ]
 }
 
+@test "what a candidate asks to have built is asked once" {
+	cp -r "$fix/axpby-inline" new
+	echo "# $EPOCHREALTIME" >>new/model_new.py	# nobody has built it
+	was=$(ours | jq .served)
+	"$bin/ca-compile" --device cpu new >built
+	wait_for idle
+	served=$(ours | jq .served)
+	[ "$served" -gt "$was" ]
+	jq -c 'del(.build)' built | "$bin/ca-compile" --device cpu >again
+	[ "$(jq -r .build.status again)" = ok ]
+	[ "$(jq -r .build.object again)" = "$(jq -r .build.object built)" ]
+	wait_for idle
+	[ "$(ours | jq .served)" = "$served" ]
+}
+
 @test "--no-jail shares nothing" {
 	build built "$fix/axpby"
 	"$bin/ca-verify" --no-jail built >out 2>err
