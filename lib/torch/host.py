@@ -25,7 +25,8 @@ PARKED_MAX = 8
 PARKED_LIKE = 2                 # of one kind
 PARKED_SECONDS = 60             # then they go
 GRACE_SECONDS = 2               # for children of a tool that has left to end by themselves
-LINGER_SECONDS = 30             # for the tool
+LINGER_SECONDS = 30             # for the tool, and for what does not end when it is killed
+RECENT_SECONDS = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -195,6 +196,29 @@ class Parked:
         self.held = []
 
 
+class Ending:
+    """A child that has ended, and confined processes that have yet to, in the driver
+    perhaps: others are not to wait for those meanwhile."""
+
+    def __init__(self, pid, job, client, status, orphans):
+        self.pid = pid
+        self.job = job
+        self.client = client
+        self.status = status
+        self.orphans = orphans
+
+
+class Clearing:
+    """One who lacks the memory of those who were parked waits for their end."""
+
+    def __init__(self, client, name, parked):
+        self.client = client
+        self.name = name
+        self.parked = parked    # descriptors of those who still live
+        self.ended = 0
+        self.since = time.monotonic()
+
+
 class Host:
     def __init__(self, env, roles, jail, hello, door=None):
         self.env = env
@@ -210,6 +234,9 @@ class Host:
         self.parked = []
         self.lingering = {}     # pidfd -> Client that has left, whose process may not have
         self.left = []          # clients for whom something is held
+        self.orphans = {}       # pidfd -> (pid, since when)
+        self.endings = []
+        self.clearings = []
         self.later = []         # what is prepared when nobody wants a child
         self.poll = select.poll()
         if door:
@@ -260,19 +287,26 @@ class Host:
     def settle(self, client):
         """Nothing is held any more for one that has ended with all of its children."""
         if client.channel.fileno() < 0 and client.pidfd < 0 and \
-                all(owner is not client for _, _, owner in self.children.values()):
-            client.let_go()
-            if client in self.left:
-                self.left.remove(client)
+                all(owner is not client for _, _, owner in self.children.values()) and \
+                all(ending.client is not client for ending in self.endings):
+            self.release(client)
+
+    def release(self, client):
+        client.let_go()
+        if client in self.left:
+            self.left.remove(client)
 
     def hurry(self):
-        """Those that should have ended by themselves."""
+        """Those that should have ended by themselves.  What does not end when it is killed,
+        in the driver for ever, is not to keep the device from everybody."""
         now = time.monotonic()
         for client in list(self.left):
             if now - client.since > GRACE_SECONDS:
                 self.kill_all(client)
-            if now - client.since > LINGER_SECONDS and client.pidfd in self.lingering:
-                self.tool_ended(client.pidfd)
+            if now - client.since > LINGER_SECONDS:
+                if client.pidfd in self.lingering:
+                    self.tool_ended(client.pidfd)
+                self.release(client)
 
     def send(self, client, value, fds=()):
         if client.channel.fileno() < 0:
@@ -307,7 +341,8 @@ class Host:
         others = [c for c in self.clients.values() if c is not client]
         self.send(client, {
             "id": req["id"], "pid": os.getpid(), "torch": self.hello["torch"],
-            "leaving": self.leaving, "clients": len(others), "children": len(self.children),
+            "leaving": self.leaving, "clients": len(others),
+            "children": len(self.children) + len(self.orphans),
             "served": self.served, "age_s": round(now - self.began, 1),
             "parked": len(self.parked),
             "idle_s": 0 if others else round(now - self.door.since, 1),
@@ -316,27 +351,55 @@ class Host:
     # -- children
 
     def reap_orphans(self):
-        """Confined processes whose intermediate process was killed come to us."""
+        """Confined processes whose intermediate process was killed come to us.  Those that
+        may be of one that has just ended: who came with another is told from them by time."""
         ours = {pid for pid, _, _ in self.children.values()}
+        ours |= {pid for pid, _ in self.orphans.values()}
+        now = time.monotonic()
         for pid in known_children():
             if pid not in ours:
                 os.kill(pid, SIGKILL)
-                os.waitpid(pid, 0)
+                pidfd = os.pidfd_open(pid)
+                self.orphans[pidfd] = pid, now
+                self.poll.register(pidfd, select.POLLIN)
+        return {pidfd for pidfd, (_, since) in self.orphans.items()
+                if now - since < RECENT_SECONDS}
+
+    def orphan_ended(self, pidfd):
+        self.poll.unregister(pidfd)
+        os.waitpid(self.orphans.pop(pidfd)[0], 0)
+        os.close(pidfd)
+        for ending in list(self.endings):
+            ending.orphans.discard(pidfd)
+            if not ending.orphans:
+                self.endings.remove(ending)
+                self.report(ending)
 
     def reap(self, pidfd):
         pid, job, client = self.children.pop(pidfd)
         self.poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
-        self.reap_orphans()
-        job.ended()
-        if client:
-            self.send(client, {"exit": pid, "status": status})
-            self.settle(client)
-            return
         for parked in [p for p in self.parked if p.pidfd == pidfd]:
             self.parked.remove(parked)
             parked.close()
+        ending = Ending(pid, job, client, status, self.reap_orphans())
+        if ending.orphans:
+            self.endings.append(ending)
+        else:
+            self.report(ending)
+
+    def report(self, ending):
+        """Of what was forked for that child nothing is left."""
+        ending.job.ended()
+        if ending.client:
+            self.send(ending.client, {"exit": ending.pid, "status": ending.status})
+            self.settle(ending.client)
+        for clearing in list(self.clearings):
+            if ending.pid in clearing.parked:
+                clearing.parked.remove(ending.pid)
+                clearing.ended += 1
+            self.answer_cleared(clearing)
 
     def fork(self, job, fd):
         me = os.getpid()
@@ -407,12 +470,18 @@ class Host:
 
     def unpark(self, req, client):
         """All of them end, for one who lacks the memory that they hold."""
-        ending = [parked.pidfd for parked in self.parked]
+        clearing = Clearing(client, req["id"],
+                            {self.children[parked.pidfd][0] for parked in self.parked})
         for parked in list(self.parked):
             self.discard(parked)
-        for pidfd in ending:
-            self.reap(pidfd)
-        self.send(client, {"id": req["id"], "ended": len(ending)})
+        self.clearings.append(clearing)
+        self.answer_cleared(clearing)
+
+    def answer_cleared(self, clearing):
+        if clearing.parked and time.monotonic() - clearing.since < LINGER_SECONDS:
+            return
+        self.clearings.remove(clearing)
+        self.send(clearing.client, {"id": clearing.name, "ended": clearing.ended})
 
     def check_parking(self, req, fds):
         if not self.door or compiles(req) or not 3 <= len(fds) <= 4:
@@ -514,7 +583,7 @@ class Host:
             return QUIET_MS
         if not self.door:
             return None
-        if self.clients or self.children or self.left:
+        if self.clients or self.children or self.orphans or self.left:
             return 1000
         return max(0, int((self.door.ends() - time.monotonic()) * 1000) + 1)
 
@@ -538,6 +607,8 @@ class Host:
     def happened(self, fd):
         if fd in self.children:
             self.reap(fd)
+        elif fd in self.orphans:
+            self.orphan_ended(fd)
         elif fd in self.lingering:
             self.tool_ended(fd)
         elif fd in self.clients:
@@ -560,6 +631,8 @@ class Host:
                 self.expire()
             if self.left:
                 self.hurry()
+            for clearing in list(self.clearings):
+                self.answer_cleared(clearing)
 
     def end(self):
         for pid, _, _ in self.children.values():
@@ -569,7 +642,9 @@ class Host:
             os.waitpid(pid, 0)
         self.children = {}
         self.reap_orphans()
-        for job in jobs:
+        for pid, _ in self.orphans.values():
+            os.waitpid(pid, 0)
+        for job in [*jobs, *(ending.job for ending in self.endings)]:
             job.ended()
 
 
