@@ -33,6 +33,7 @@
 #define SPOT_COARSE_NS 2000000
 #define PAGE 4096u
 #define NAMES 8
+#define RAN 16
 
 struct witness {
 	pid_t pid;
@@ -58,6 +59,10 @@ struct witness {
 		char name[64];
 		double ns;
 	} lib[NAMES];		/* foreign ones */
+	struct {
+		uint64_t dev, ino;
+	} ran[RAN];		/* strange files whose code was seen itself */
+	size_t nran;
 	struct attribution saw;
 };
 
@@ -290,15 +295,39 @@ static int is_waiting(const struct witness *w, uint64_t ip)
 	       memmem(code, sizeof(code), pause, sizeof(pause));
 }
 
-/* Of code that many call, the nearest caller on the stack.  A thread of
- * OpenMP's that waits has none: what lies on its stack is what it ran last. */
+/* Whether code of that file was seen itself. */
+static int has_run(const struct witness *w, const struct module *m)
+{
+	size_t i = 0;
+
+	while (i < w->nran &&
+	       (w->ran[i].dev != m->dev || w->ran[i].ino != m->ino))
+		i++;
+	return i < w->nran || w->nran == RAN;
+}
+
+static void note_run(struct witness *w, const struct module *m)
+{
+	if (has_run(w, m))
+		return;
+	w->ran[w->nran].dev = m->dev;
+	w->ran[w->nran++].ino = m->ino;
+}
+
+/*
+ * Of code that many call, the nearest caller on the stack.  A thread of
+ * OpenMP's that waits has none: what lies on its stack is what it ran last.
+ * So may any word there: an address in a library that was only ever loaded,
+ * before this process was forked, is nobody's call.
+ */
 static const struct module *caller(const struct witness *w,
 				   const struct sample_at *at)
 {
 	for (int i = 0; i < at->n; i++) {
 		const struct module *m = modules_find(&w->ms, at->stack[i]);
 
-		if (m && m->place != PLACE_RUNTIME)
+		if (m && m->place != PLACE_RUNTIME &&
+		    (whose(w, m) != PLACE_OTHER || has_run(w, m)))
 			return m;
 	}
 	return NULL;
@@ -356,6 +385,8 @@ static enum place place_at(struct witness *w, const struct sample_at *at,
 	}
 	if (p == PLACE_TORCH && is_waiting(w, at->ip))
 		return PLACE_RUNTIME;
+	if (p == PLACE_OTHER)
+		note_run(w, *m);
 	return p;
 }
 
