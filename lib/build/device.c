@@ -16,15 +16,6 @@
 #include "base/path.h"
 #include "cu/cu.h"
 
-#define GPUS 64
-#define ARCH 16
-
-/* The GPUs that CUDA shows. */
-struct gpus {
-	int n;
-	char arch[GPUS][ARCH];
-};
-
 static int add_text(struct hash *h, const char *path)
 {
 	struct str s = STR_INIT;
@@ -87,41 +78,50 @@ static int notes(char path[CA_PATH_MAX + HASH_HEX + 8])
 	return 0;
 }
 
-/* One architecture a line. */
+int gpus_read(const char *text, struct gpus *g)
+{
+	int used;
+
+	for (g->n = 0; g->n < GPUS_NOTED && *text; g->n++) {
+		struct gpu *it = &g->gpu[g->n];
+
+		used = 0;
+		if (sscanf(text, "%15[a-z0-9_] %40[-A-Za-z0-9]%n", it->arch,
+			   it->uuid, &used) != 2 || text[used] != '\n' ||
+		    device_check_arch(it->arch, NULL))
+			return -1;
+		text += used + 1;
+	}
+	return g->n && !*text ? 0 : -1;
+}
+
+void gpus_write(const struct gpus *g, struct str *out)
+{
+	for (int i = 0; i < g->n; i++)
+		str_addf(out, "%s %s\n", g->gpu[i].arch, g->gpu[i].uuid);
+}
+
 static int recall(const char *path, struct gpus *g)
 {
 	struct str s = STR_INIT;
-	const char *at;
-	size_t n;
+	int rc = read_file(path, GPUS_NOTED * sizeof(struct gpu), &s, NULL) ||
+		 !s.len ? -1 : gpus_read(s.buf, g);
 
-	g->n = 0;
-	if (!read_file(path, GPUS * ARCH, &s, NULL) && s.len)
-		for (at = s.buf; g->n < GPUS && *at; at += n + 1) {
-			n = strcspn(at, "\n");
-			if (!at[n] || n >= ARCH)
-				break;
-			memcpy(g->arch[g->n], at, n);
-			g->arch[g->n][n] = '\0';
-			if (device_check_arch(g->arch[g->n], NULL))
-				break;
-			g->n++;
-		}
 	str_release(&s);
-	return g->n ? 0 : -1;
+	return rc;
 }
 
 static void keep(const char *path, const struct gpus *g)
 {
 	struct str s = STR_INIT;
 
-	for (int i = 0; i < g->n; i++)
-		str_addf(&s, "%s\n", g->arch[i]);
+	gpus_write(g, &s);
 	if (g->n && !s.failed)
 		(void)write_file_atomic(path, s.buf, s.len, 0644, NULL);
 	str_release(&s);
 }
 
-static void find_gpus(struct gpus *g)
+void gpus_find(struct gpus *g)
 {
 	char path[CA_PATH_MAX + HASH_HEX + 8];
 	int noted = !notes(path), n;
@@ -130,29 +130,31 @@ static void find_gpus(struct gpus *g)
 	if (noted && !recall(path, g))
 		return;
 	n = cu_count(NULL);
-	for (g->n = 0; g->n < n && g->n < GPUS; g->n++) {
+	for (g->n = 0; g->n < n && g->n < GPUS_NOTED; g->n++) {
+		struct gpu *it = &g->gpu[g->n];
+
 		if (cu_info(g->n, &i, NULL) < 0)
 			break;
-		snprintf(g->arch[g->n], ARCH, "sm_%d%d%s", i.major % 100,
-			 i.minor % 10, i.major >= 9 ? "a" : "");
+		snprintf(it->arch, sizeof(it->arch), "sm_%d%d%s",
+			 i.major % 100, i.minor % 10, i.major >= 9 ? "a" : "");
+		snprintf(it->uuid, sizeof(it->uuid), "%s", i.uuid);
 	}
 	if (noted)
 		keep(path, g);
 }
 
-int device_noted(void)
+int gpus_noted(struct gpus *g)
 {
 	char path[CA_PATH_MAX + HASH_HEX + 8];
-	struct gpus g;
 
-	return !notes(path) && !recall(path, &g) ? g.n : -1;
+	return notes(path) ? -1 : recall(path, g);
 }
 
 const char *device_default(void)
 {
 	struct gpus g;
 
-	find_gpus(&g);
+	gpus_find(&g);
 	return g.n > 0 ? "cuda" : "cpu";
 }
 
@@ -188,6 +190,6 @@ void device_arch(const char *name, char out[16])
 	int ordinal = name[4] == ':' ? atoi(name + 5) : 0;
 	struct gpus g;
 
-	find_gpus(&g);
-	strcpy(out, ordinal < g.n ? g.arch[ordinal] : "sm_90a");
+	gpus_find(&g);
+	strcpy(out, ordinal < g.n ? g.gpu[ordinal].arch : "sm_90a");
 }

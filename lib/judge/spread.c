@@ -33,30 +33,27 @@ size_t spread_free(const char *const *lease, size_t n, int *out)
 	return found;
 }
 
-/* In a process of its own. */
-static size_t look(int gpu[SPREAD_MOST])
+static size_t look(const struct gpus *g, int gpu[SPREAD_MOST])
 {
-	static struct cu_info info[SPREAD_MOST];
 	const char *lease[SPREAD_MOST];
-	int n = cu_count(NULL), k = 0;
+	int n = g->n < SPREAD_MOST ? g->n : SPREAD_MOST;
 
-	for (; k < n && k < SPREAD_MOST; k++) {
-		if (cu_info(k, &info[k], NULL))
-			break;
-		lease[k] = info[k].uuid;
-	}
-	return spread_free(lease, (size_t)k, gpu);
+	for (int i = 0; i < n; i++)
+		lease[i] = g->gpu[i].uuid;
+	return spread_free(lease, (size_t)n, gpu);
 }
 
 static void tell(int fd, pid_t parent)
 {
 	struct spread s = { .n = 0 };
+	struct gpus g;
 
 	setpgid(0, 0);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent ||
 	    sig_forked(NULL))
 		_exit(CA_SOFTWARE);
-	s.n = look(s.gpu);
+	gpus_find(&g);
+	s.n = look(&g, s.gpu);
 	_exit(write_full(fd, &s, sizeof(s), NULL) ? CA_SOFTWARE : 0);
 }
 
@@ -75,9 +72,16 @@ void spread_find(struct spread *s)
 {
 	pid_t parent = getpid(), pid;
 	int fd[2], status;
+	struct gpus g;
 
 	s->n = 0;
-	if (count_nodes() < 2 || device_noted() == 1 || pipe2(fd, O_CLOEXEC))
+	if (count_nodes() < 2)
+		return;
+	if (!gpus_noted(&g)) {
+		s->n = look(&g, s->gpu);
+		return;
+	}
+	if (pipe2(fd, O_CLOEXEC))
 		return;
 	pid = sig_fork();
 	if (!pid)

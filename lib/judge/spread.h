@@ -18,10 +18,9 @@ struct spread {
 };
 
 /*
- * The GPUs whose lease is free now.  They are looked at by a process of its
- * own, since one that has opened the driver cannot fork others that use it;
- * where there are no two GPUs' device nodes, or this environment is known to
- * show one of them, nothing is looked at at all.
+ * The GPUs whose lease is free now.  Where it is not known which there are,
+ * a process of its own looks, since one that has opened the driver cannot fork
+ * others that use it; not where there are no two GPUs' device nodes.
  */
 void spread_find(struct spread *s);
 

@@ -384,6 +384,30 @@ static void *compiler(void *arg)
 	return NULL;
 }
 
+static void gpus_are_noted(void **state)
+{
+	static const char text[] =
+		"sm_90a GPU-0a1b2c3d-0000-1111-2222-333344445555\n"
+		"sm_80 MIG-0a1b2c3d-0000-1111-2222-333344445555\n";
+	static const char *const bad[] = {
+		"", "\n", "sm_90a\n", "sm_90a GPU-1", "sm_90a GPU-1 x\n",
+		"sm_9 GPU-1\n", "sm_90a GPU-1\nsm_90a\n", "sm_90a GPU/1\n",
+		"sm_90a GPU-0a1b2c3d-0000-1111-2222-3333444455556\n",
+	};
+	struct str out = STR_INIT;
+	struct gpus g;
+
+	(void)state;
+	assert_int_equal(gpus_read(text, &g), 0);
+	assert_int_equal(g.n, 2);
+	assert_string_equal(g.gpu[1].arch, "sm_80");
+	gpus_write(&g, &out);
+	assert_string_equal(out.buf, text);
+	str_release(&out);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(gpus_read(bad[i], &g), -1);
+}
+
 static void the_queue_keeps_its_limits(void **state)
 {
 	pthread_t t[24];
@@ -420,6 +444,7 @@ int main(void)
 		cmocka_unit_test(large_entries_are_read_once),
 		cmocka_unit_test(a_cache_that_cannot_be_written),
 		cmocka_unit_test(devices),
+		cmocka_unit_test(gpus_are_noted),
 		cmocka_unit_test(the_queue_keeps_its_limits),
 	};
 
