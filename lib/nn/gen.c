@@ -510,6 +510,7 @@ void gen_close(struct gen *g)
 int gen_check(const struct gen *g, const struct gen_req *r, struct err *e)
 {
 	int ctx = gen_ctx(g), vocab = gen_config(g)->vocab;
+	uint32_t most = 0;
 
 	if (r->nprompt < 1)
 		return err_set(e, CA_DATAERR, "prompt is empty");
@@ -519,10 +520,11 @@ int gen_check(const struct gen *g, const struct gen_req *r, struct err *e)
 			       "ones are more than the context of %d",
 			       r->nprompt, r->max_new, ctx);
 	for (int i = 0; i < r->nprompt; i++)
-		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
-			return err_set(e, CA_DATAERR, "token %d is not in the "
-				       "vocabulary of %d", r->prompt[i],
-				       vocab);
+		most = (uint32_t)r->prompt[i] > most ? (uint32_t)r->prompt[i] :
+		       most;
+	if (most >= (uint32_t)vocab)
+		return err_set(e, CA_DATAERR, "token %d is not in the "
+			       "vocabulary of %d", (int32_t)most, vocab);
 	if (!(r->temp >= 0 && r->temp < 1e6f) || r->top_k < 0 ||
 	    !(r->top_p > 0 && r->top_p <= 1) ||
 	    !(r->min_p >= 0 && r->min_p <= 1))

@@ -12,7 +12,7 @@ import torch
 
 SHAPES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,
-             "num_attention_heads": 1, "num_key_value_heads": 1, "vocab_size": 512},
+             "num_attention_heads": 1, "num_key_value_heads": 1, "vocab_size": 4096},
     "small": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
               "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096},
     "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,

@@ -741,6 +741,30 @@ make_other() {
 	wait "$holder"
 }
 
+@test "a terminal shows what is being done, a pipe nothing" {
+	script -qefc "echo \$\$ >pid; exec '$bin/ca-serve' --device cpu -m model --port 0" \
+		screen </dev/null >/dev/null 3>&- &
+	client=$!
+	until grep -qs '^http' screen; do
+		kill -0 "$client"
+		sleep 0.05
+	done
+	pid=$(cat pid)
+	url=$(grep -ao 'http://[0-9.:]*' screen)
+	[ "$(text '{"prompt":"a","max_tokens":2}')" = 200 ]
+	until grep -aq '0 running, 0 waiting, .* weights 1, 1 completions' screen; do
+		kill -0 "$client"
+		sleep 0.05
+	done
+	kill -TERM "$pid"
+	wait "$client"
+	pid=
+	serve
+	[ "$(text '{"prompt":"a","max_tokens":2}')" = 200 ]
+	finish
+	[ ! -s err ]
+}
+
 @test "usage of replicas" {
 	for args in '--gpus 2 --replicas 2' '--gpus 2 --device cpu' '--replicas 2 --device cuda:1' \
 		'--generate --replicas 2'; do
