@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpus.sh judges [N [WORKDIRS]] | serve [STREAMS LEN [SHAPE]]: what several GPUs gain over one,
-# in one run each.
+# gpus.sh judges [N [WORKDIRS]] | serve [STREAMS LEN [SHAPE [PROMPT]]]: what several GPUs gain
+# over one, in one run each.
 #   judges: a stream of N candidates (100), of the first WORKDIRS (12), through ca-verify, already
 #           built: seconds on cuda:0 and on all free GPUs, caches warm.
-#   serve:  tokens a second of STREAMS streams (512) of LEN tokens (1024) through HTTP, a
-#           replica on each of two GPUs against one; random weights of SHAPE (135m; see
-#           random_model.py).  Beside it what bounds that: the same by the seconds in steps of
-#           each replica's engine, and what the engine does by itself, without HTTP, with all
-#           streams and with those that a replica has.  A step costs less than twice one of half
-#           as many streams, so `ideal`, from the engine alone, is the most that two can gain.
+#   serve:  tokens a second of STREAMS streams (512) of LEN tokens (1024) through HTTP, behind
+#           prompts of PROMPT tokens (16), a replica on each of two GPUs against one; random
+#           weights of SHAPE (135m; see random_model.py).  Beside it what bounds that: the
+#           same by the seconds in steps of each replica's engine, and what the engine does by
+#           itself, without HTTP, with all streams and with those that a replica has.  A step
+#           costs less than twice one of half as many streams, so `ideal`, from the engine
+#           alone, is the most that two can gain.
 # With CA_DEVICE=cpu both halves run on the CPU (-j and --replicas), which only shows that
 # they run.
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=test/bench/lib.sh
 . test/bench/lib.sh
-what=${1:?judges or serve} a=${2:-} b=${3:-} shape=${4:-}
+what=${1:?judges or serve} a=${2:-} b=${3:-} shape=${4:-} prompt=${5:-16}
 device=${CA_DEVICE:-cuda}
 bin=${CA_BIN:-bin}
 machine_line
@@ -64,13 +65,15 @@ speed() { # streams, length, options of the server
 	local streams=$1 length=$2
 	shift 2
 	rm -f "$work/url"
-	"$bin/ca-serve" -m "$work/model" --port 0 -q --ctx $((length + 64)) "$@" >"$work/url" &
+	"$bin/ca-serve" -m "$work/model" --port 0 -q --ctx $((length + prompt + 64)) "$@" \
+		>"$work/url" &
 	pid=$!
 	until [ -s "$work/url" ]; do
 		kill -0 "$pid"
 		sleep 0.1
 	done
-	python3 test/bench/serve_client.py "$(cat "$work/url")" streams "$streams" "$length" |
+	python3 test/bench/serve_client.py "$(cat "$work/url")" streams "$streams" "$length" \
+		"$prompt" |
 		jq -sc '{through_http: .[0], in_steps: .[1]}'
 	kill "$pid"
 	wait "$pid"
@@ -78,7 +81,8 @@ speed() { # streams, length, options of the server
 }
 
 alone() { # streams, length
-	"${B:-build}/test/nn" decode "$work/model" "$first" bf16 "$1" "$2" 0 2>"$work/plan" |
+	"${B:-build}/test/nn" decode "$work/model" "$first" bf16 "$1" "$2" 0 "$prompt" \
+		2>"$work/plan" |
 		sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p'
 }
 
@@ -94,12 +98,13 @@ serve() {
 	"$py" test/bench/random_model.py "$work/model" "$shape"
 	give_words "$work/model"
 	jq -nc --argjson streams "$n" --argjson length "$length" --arg shape "$shape" \
+		--argjson prompt "$prompt" \
 		--argjson all "$(alone "$n" "$length")" \
 		--argjson half "$(alone $((n / 2)) "$length")" \
 		--argjson one "$(speed "$n" "$length" "${common[@]}" --device "$first")" \
 		--argjson two "$(speed "$n" "$length" "${common[@]}" "${two[@]}")" \
 		'def r: . * 100 | round / 100;
-		{what: "serve", $shape, $streams, $length, $one, $two,
+		{what: "serve", $shape, $streams, $prompt, $length, $one, $two,
 			ratio: ($two.through_http / $one.through_http | r),
 			engine: {$all, $half, ideal: (2 * $half / $all | r)}}'
 }

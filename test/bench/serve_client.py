@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve_client.py URL streams N LEN | turn PREFIX NEW | chat PREFIX NEW | reload N LEN: what
-serve.sh measures, through HTTP, in numbers on a line each, or a line of JSON.
+"""serve_client.py URL streams N LEN [PROMPT] | turn PREFIX NEW | chat PREFIX NEW | reload N LEN:
+what serve.sh measures, through HTTP, in numbers on a line each, or a line of JSON.
 
-streams: tokens a second that N streams of LEN tokens get, and the same by the seconds that the
+streams: tokens a second that N streams of LEN tokens get, behind prompts of PROMPT tokens (4) of
+their own, and the same by the seconds that the
 server's engine has spent in steps (of a replica). The clients are processes of their own that look
 at their sockets every 10 ms, where what was sent waits for them, so that they are not what is
 measured. turn: milliseconds to the first token of a prompt of NEW
@@ -65,15 +66,23 @@ def drain(sockets, length):
             s.close()
 
 
-def some_streams(url, which, length, go):
+def own_prompt(which, n):
+    """Tokens that no other has the like of from the first page on."""
+    own = 3 + which % 250, 5 + which // 250
+    return [*own, *((11 * i + 7 * which) % 250 + 3 for i in range(n - 2))]
+
+
+def some_streams(url, which, length, go, prompt=4):
+    prompts = [own_prompt(i, prompt) for i in which]
     go.wait()
-    drain([stream(url, [3 + i % 250, 5, 7, 11], length) for i in which], length)
+    drain([stream(url, p, length) for p in prompts], length)
 
 
-def streams(url, n, length):
+def streams(url, n, length, prompt, first):
     go = multiprocessing.Barrier(PROCESSES + 1)
     parts = [multiprocessing.Process(target=some_streams, args=(
-        url, range(k, n, PROCESSES), length, go)) for k in range(PROCESSES)]
+        url, range(first + k, first + n, PROCESSES), length, go, prompt))
+        for k in range(PROCESSES)]
     for p in parts:
         p.start()
     was = counted(url)[0]
@@ -185,8 +194,9 @@ def reload(url, n, length):
 def main():
     url, what, a, b = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if what == "streams":
-        streams(url, a, b)
-        print("{:.1f}\n{:.1f}".format(*streams(url, a, b)))
+        prompt = int(sys.argv[5]) if len(sys.argv) > 5 else 4
+        streams(url, a, b, prompt, 0)
+        print("{:.1f}\n{:.1f}".format(*streams(url, a, b, prompt, a)))
     else:
         {"turn": turn, "chat": chat, "reload": reload}[what](url, a, b)
 

@@ -22,8 +22,8 @@
  * "add_generation_prompt", "bos_token", "eos_token"} by a chat template, as
  * {"text"}, {"error"} or, where it would go to Python, {"unknown"}.
  *
- * nn decode DIR DEVICE DTYPE SEQS LEN EXACT: times generation of LEN tokens by
- * SEQS sequences at once.
+ * nn decode DIR DEVICE DTYPE SEQS LEN EXACT [PROMPT]: times generation of LEN
+ * tokens by SEQS sequences at once, behind prompts of PROMPT tokens (16).
  *
  * nn prompt DIR DEVICE DTYPE PREFIX NEW EXACT: times the step of a prompt of
  * NEW tokens alone, and behind PREFIX that are in the cache.
@@ -324,7 +324,7 @@ static int time_training(char **argv)
 struct request {
 	struct gen *g;
 	struct gen_req r;
-	int32_t prompt[16];
+	int32_t *prompt;
 };
 
 static void *generate(void *arg)
@@ -358,12 +358,20 @@ static void say_bandwidth(const struct gen *g, const char *device, double step)
 		       step / i.bytes_per_s);
 }
 
-static int time_decoding(char **argv)
+/* That no other begins with, nor the same one in another round. */
+static void fill_prompt(int32_t *prompt, int n, int which)
+{
+	for (int k = 0; k < n; k++)
+		prompt[k] = 3 + (k < 2 ? which >> 7 * k & 127 :
+				 (11 * k + 7 * which) % 250);
+}
+
+static int time_decoding(char **argv, int prompt)
 {
 	int n = atoi(argv[3]), len = atoi(argv[4]);
 	struct engine_opts o = {
 		.dir = argv[0], .device = argv[1], .type = type_of(argv[2]),
-		.slots = n, .ctx = len + 16,
+		.slots = n, .ctx = len + prompt,
 		.flags = atoi(argv[5]) ? GPU_EXACT : 0
 	};
 	struct str table = STR_INIT;
@@ -381,16 +389,18 @@ static int time_decoding(char **argv)
 	fprintf(stderr, "%s", table.buf);
 	for (int i = 0; i < n; i++) {
 		q[i].g = g;
-		for (int k = 0; k < 16; k++)
-			q[i].prompt[k] = 3 + i * 16 + k;
+		q[i].prompt = calloc((size_t)prompt, sizeof *q[i].prompt);
 		q[i].r = (struct gen_req){
-			.prompt = q[i].prompt, .nprompt = 16, .max_new = len,
+			.prompt = q[i].prompt, .nprompt = prompt,
+			.max_new = len,
 			.temp = 1, .top_p = 1, .seed = (uint64_t)i,
 			.ignore_eos = 1,
 			.id = calloc((size_t)len, sizeof(int32_t)),
 			.logprob = calloc((size_t)len, sizeof(float)) };
 	}
 	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < n; i++)
+			fill_prompt(q[i].prompt, prompt, round * n + i);
 		gen_get_stats(g, &was);
 		meter_mark(&meter, (uint64_t)round);
 		run_requests(q, thread, n);
@@ -412,6 +422,7 @@ static int time_decoding(char **argv)
 	for (int i = 0; i < n; i++) {
 		free(q[i].r.id);
 		free(q[i].r.logprob);
+		free(q[i].prompt);
 	}
 	free(q);
 	free(thread);
@@ -500,8 +511,8 @@ int main(int argc, char **argv)
 		return resume(argv[2], argv[3], argv[4]);
 	if (argc == 8 && !strcmp(argv[1], "train"))
 		return time_training(argv + 2);
-	if (argc == 8 && !strcmp(argv[1], "decode"))
-		return time_decoding(argv + 2);
+	if ((argc == 8 || argc == 9) && !strcmp(argv[1], "decode"))
+		return time_decoding(argv + 2, argc == 9 ? atoi(argv[8]) : 16);
 	if (argc == 8 && !strcmp(argv[1], "prompt"))
 		return time_prompts(argv + 2);
 	die(CA_USAGE, "usage: nn tok DIR LINES | nn step DIR DEVICE DTYPE IN");
