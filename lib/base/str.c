@@ -56,6 +56,11 @@ static int grow(struct str *s, size_t len)
 	return 0;
 }
 
+int str_reserve(struct str *s, size_t len)
+{
+	return grow(s, len);
+}
+
 int str_add(struct str *s, const void *p, size_t len)
 {
 	if (grow(s, len))

@@ -23,6 +23,7 @@ struct str {
 void str_release(struct str *s);	/* frees; s is as STR_INIT (cap kept) */
 void str_reset(struct str *s);		/* empties, keeps the buffer */
 int str_add(struct str *s, const void *p, size_t len);	/* 0 or -1 */
+int str_reserve(struct str *s, size_t len);	/* room for so much more */
 int str_adds(struct str *s, const char *text);
 int str_addc(struct str *s, char c);
 int str_addf(struct str *s, const char *fmt, ...) CA_PRINTF(2, 3);

@@ -105,13 +105,18 @@ int pages_avail(const struct pages *p)
 static uint64_t chain_hash(const struct pages *p, uint64_t chain,
 			   const int32_t *token)
 {
-	uint64_t word[GPU_PAGE / 2], h = chain ^ p->salt;
+	const uint64_t k = 0xd6e8feb86659fd93u;
+	uint64_t word[GPU_PAGE / 2], own = p->salt, h;
 
+	/* That of the tokens does not wait for what is before them. */
 	memcpy(word, token, sizeof word);
-	for (int i = 0; i < GPU_PAGE / 2; i++) {
-		h = (h ^ word[i]) * 0xd6e8feb86659fd93u;
-		h ^= h >> 32;
+	for (int i = 0; i < GPU_PAGE / 2; i += 2) {
+		h = (word[i] ^ p->salt) * k;
+		h = (h ^ h >> 32 ^ word[i + 1]) * k;
+		own = (own << 7 | own >> 57) ^ h ^ h >> 32;
 	}
+	h = (chain ^ own) * k;
+	h ^= h >> 32;
 	return h ? h : 1;
 }
 

@@ -394,8 +394,10 @@ static const char *plain_number(const char *p, const char *end, int32_t *v)
 	const char *from = p;
 	int32_t x = 0;
 
-	while (p < end && *p >= '0' && *p <= '9' && p - from < 9)
-		x = 10 * x + (*p++ - '0');
+	if (end - p > 9)
+		end = p + 9;
+	for (unsigned d; p < end && (d = (unsigned char)*p - '0') < 10; p++)
+		x = 10 * x + (int32_t)d;
 	*v = x;
 	return p == from || (*from == '0' && p > from + 1) ? NULL : p;
 }
@@ -411,6 +413,12 @@ static int take_ids(struct scan *s)
 		p = plain_number(p, s->end, &t->ids[t->nids]);
 		if (!p)
 			break;
+		/* As nearly all are written. */
+		if (s->end - p > 2 && p[0] == ',' && p[1] == ' ' &&
+		    p[2] > ' ') {
+			p += 2;
+			continue;
+		}
 		p = scan_space(p, s->end);
 		if (p == s->end || (*p != ',' && *p != ']'))
 			break;

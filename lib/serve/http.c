@@ -280,7 +280,10 @@ static int route(struct visit *v, const char *url, const char *method,
 		return 0;
 	v->query = query_new(v->h->c, chat ? WANT_CHAT : WANT_TEXT,
 			     (uint64_t)(uintptr_t)v->peer, wake, v);
-	return v->query ? 0 : fault_set(f, 500, NULL, NULL, "no memory");
+	if (!v->query)
+		return fault_set(f, 500, NULL, NULL, "no memory");
+	query_expect(v->query, stated_length(v));
+	return 0;
 }
 
 static struct visit *new_visit(struct http *h, struct MHD_Connection *conn)

@@ -16,6 +16,7 @@
 #include "serve/tell.h"
 
 #define RETRY_MOST 60
+#define EXPECT_MOST (1 << 20)	/* bytes that are believed before they come */
 
 static void prepare_task(struct task *t);
 
@@ -84,6 +85,13 @@ static void drop_ref(struct query *q)
 	pthread_mutex_unlock(&q->lock);
 	if (!left)
 		free_query(q);
+}
+
+void query_expect(struct query *q, int64_t len)
+{
+	if (len > 0)
+		str_reserve(&q->body, (size_t)(len < EXPECT_MOST ? len :
+					       EXPECT_MOST));
 }
 
 int query_add(struct query *q, const char *p, size_t len)

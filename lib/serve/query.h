@@ -99,6 +99,9 @@ struct query {
 struct query *query_new(struct core *c, enum want_kind kind, uint64_t party,
 			void (*wake)(void *ctx), void *ctx);
 
+/* The body is said to have so many bytes; if it has others, that is fine. */
+void query_expect(struct query *q, int64_t len);
+
 /* Adds to the body; -1: no memory. */
 int query_add(struct query *q, const char *p, size_t len);
 

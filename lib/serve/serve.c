@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve/serve.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -46,6 +47,17 @@ static void allow_descriptors(int connections)
 	r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > want ?
 		     want : r.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &r);
+}
+
+/* What a request with a long prompt needs is some 100 KiB here and there: given
+ * back after each, it would be faulted in anew for the next.  And what one
+ * thread takes another gives back: with an arena for each of them some of that
+ * lies idle in all.  (What is small, each thread keeps for itself anyway.) */
+static void keep_memory(void)
+{
+	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_MMAP_THRESHOLD, 2 << 20);
+	mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 
 static void nap(void)
@@ -127,6 +139,7 @@ int serve_run(const struct serve_opts *o, struct str *table, struct err *e)
 	struct http *h = NULL;
 	int shown = !o->quiet && isatty(2), rc = -1;
 
+	keep_memory();
 	allow_descriptors(o->http.connections);
 	if (sig_catch(e))
 		return -1;

@@ -81,9 +81,12 @@ speed() { # streams, length, options of the server
 }
 
 alone() { # streams, length
-	"${B:-build}/test/nn" decode "$work/model" "$first" bf16 "$1" "$2" 0 "$prompt" \
-		2>"$work/plan" |
-		sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p'
+	if ! "${B:-build}/test/nn" decode "$work/model" "$first" bf16 "$1" "$2" 0 "$prompt" \
+		2>"$work/plan" >"$work/said"; then
+		tail -n 1 "$work/plan" >&2
+		return 1
+	fi
+	sed -n 's/.*warm: \([0-9.]*\) tokens.*/\1/p' "$work/said"
 }
 
 serve() {
@@ -99,14 +102,15 @@ serve() {
 	give_words "$work/model"
 	jq -nc --argjson streams "$n" --argjson length "$length" --arg shape "$shape" \
 		--argjson prompt "$prompt" \
-		--argjson all "$(alone "$n" "$length")" \
-		--argjson half "$(alone $((n / 2)) "$length")" \
+		--argjson all "$(alone "$n" "$length" || echo null)" \
+		--argjson half "$(alone $((n / 2)) "$length" || echo null)" \
 		--argjson one "$(speed "$n" "$length" "${common[@]}" --device "$first")" \
 		--argjson two "$(speed "$n" "$length" "${common[@]}" "${two[@]}")" \
 		'def r: . * 100 | round / 100;
 		{what: "serve", $shape, $streams, $prompt, $length, $one, $two,
 			ratio: ($two.through_http / $one.through_http | r),
-			engine: {$all, $half, ideal: (2 * $half / $all | r)}}'
+			engine: {$all, $half, ideal: (if $all and $half then
+				2 * $half / $all | r else null end)}}'
 }
 
 case $what in

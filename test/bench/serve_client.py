@@ -98,7 +98,7 @@ def streams(url, n, length, prompt, first):
 
 def ask(url, path, question):
     """An answer and its milliseconds; the request is written before the clock starts."""
-    c, body = connect(url), json.dumps(question)
+    c, body = connect(url), json.dumps(question).encode()
     c.connect()
     start = time.perf_counter()
     c.request("POST", path, body)

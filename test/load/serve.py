@@ -86,16 +86,17 @@ async def idle(url):
 
 
 async def warm(url, pid, address, requests, connections):
-    """Tenths of the requests until memory stays as it is: its size."""
-    size, grown = memory(pid), True
-    for i in range(10):
-        if not grown:
+    """Tenths of the requests until memory stays as it is, twice: its size."""
+    size, still = memory(pid), 0
+    for i in range(12):
+        if still == 2:
             break
         await batch(address, max(requests // 10, 2 * connections), connections, 10 + i)
         if not await idle(url):
             sys.exit("slots or pages are lost after the first requests")
         now = memory(pid)
-        size, grown = now, now > size * 1.02
+        still = 0 if now > size * 1.02 else still + 1
+        size = now
     return size
 
 
