@@ -39,6 +39,13 @@ begin() {
 		say "cannot create '$out'"
 		exit 73
 	}
+	exec 7>>"$out/lock"
+	# What a kill left behind ends by itself.
+	flock -n 7 || { ! kill -0 "$(cat "$out/lock")" 2>/dev/null && flock -w 60 7; } || {
+		say "another run is at work in '$out'"
+		exit 75
+	}
+	echo $$ >"$out/lock"
 	log=$out/serve.log own='' trainer=''
 	touch "$log"
 	trap leave EXIT

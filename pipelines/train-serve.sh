@@ -43,11 +43,11 @@ alike() {
 # The server gets these weights, which may be new ones of the same name.
 serve() {
 	if [ -z "$url" ]; then
-		local with said
 		with=$(alike) said=$(wc -l <"$log")
 		rm -f "$out/url"
-		"$bin/ca-serve" -m "$1" --name policy --port 0 --device "$dev" --ctx "$ctx" \
-			-j "$jobs" $with >"$out/url" 2>>"$log" 3>&- 8>&- &
+		setpriv --pdeathsig TERM "$bin/ca-serve" -m "$1" --name policy --port 0 \
+			--device "$dev" --ctx "$ctx" -j "$jobs" $with \
+			>"$out/url" 2>>"$log" 3>&- 8>&- &
 		own=$!
 		until [ -s "$out/url" ]; do
 			kill -0 "$own" 2>/dev/null || {
@@ -94,6 +94,7 @@ rollouts() { # folder, seed, option of ca-agent or none, tasks...
 		say "rollouts failed, see $1.txt"
 		exit "$status"
 	}
-	jq -c --argjson raw "$by" "$reward" <"$1/trajectories.ndjson" \
+	# They come as they end; sums do not depend on that when they are read in one order.
+	jq -c --argjson raw "$by" "$reward" <"$1/trajectories.ndjson" | LC_ALL=C sort \
 		>"$1/used.new" && mv "$1/used.new" "$1/used.ndjson"
 }

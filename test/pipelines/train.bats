@@ -52,6 +52,8 @@ step() {
 		jq -r .model.weight_version run/ppo/round.$r/used.ndjson | sort -u
 	done >versions
 	[ "$(sort -u versions | wc -l)" = 2 ] && [ "$(wc -l <versions)" = 2 ]
+	# Whatever order they ended in, they are trained on in one.
+	LC_ALL=C sort -c run/ppo/round.0/used.ndjson
 	[ "$(jq -s 'map(select(."data/seen")) | .[0]."data/seen"' run/rft/metrics.ndjson)" = 16 ]
 	cmp run/actor/model.safetensors run/ppo/w/actor/model.safetensors
 	[ -e run/best/model.safetensors ]
@@ -107,6 +109,24 @@ step() {
 	[ "$status" = 64 ]
 }
 
+@test "killed, it leaves nothing behind" {
+	CA_BIN=$bin "$root/pipelines/train.sh" -m model -o killed -c 3072 four -- --skill skill \
+		--max-tokens 2048 --judge ./judge 2>/dev/null 3>&- &
+	for _ in {1..600}; do
+		[ ! -s killed/url ] || break
+		sleep 0.1
+	done
+	kill -9 $!
+	# The server goes at once; rollouts end for want of it.
+	for _ in {1..600}; do
+		curl -fsS -m 5 "$(cat killed/url)/models" >models 2>/dev/null ||
+			pgrep -f 'dir killed/data' >left || break
+		sleep 0.1
+	done
+	[ -z "$(curl -fsS -m 5 "$(cat killed/url)/models" || true)" ]
+	[ -z "$(pgrep -f 'dir killed/data' || true)" ]
+}
+
 @test "what is wrong is said before anything is rolled out" {
 	wrong() { # status, what is said, options
 		status=0
@@ -124,6 +144,12 @@ step() {
 	wrong 64 "'--nothing'" -o run four -- --nothing
 	wrong 69 "no server answers at 'http://127.0.0.1:1/v1'" -o run -e http://127.0.0.1:1/v1 four
 	wrong 73 "cannot create '/proc/x'" -o /proc/x four
+	mkdir busy
+	echo $$ >busy/lock
+	exec 6<busy/lock
+	flock 6
+	wrong 75 "another run is at work in 'busy'" -o busy four
+	exec 6<&-
 	# What the server said of another start is not this one's.
 	wrong 69 'no such device' -o other -d gpu four
 	wrong 69 "'none' has no model.safetensors" -m none -o other four
