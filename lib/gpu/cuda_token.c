@@ -6,23 +6,14 @@
 #include "gpu/cuda.h"
 #include "gpu/cuda/args.h"
 
-/* 1: where it can be; until it has been measured, one by one. */
-#ifndef GPU_TOKEN
-#define GPU_TOKEN 0
-#endif
-
 _Static_assert(sizeof(struct step_layer) == sizeof(struct gpu_layer),
 	       "one text for both sides");
 
-#ifndef STEP_PIECE
-#define STEP_PIECE 1024			/* step.cuh's */
-#endif
-#ifndef STEP_WINDOW
-#define STEP_WINDOW 1000
-#endif
 #define WARPS	8			/* step.cuh's, that compute */
-#define PIECE	STEP_PIECE
+#define PIECE	1024
 #define SLOT	(4 * PIECE)
+/* More pieces on their way would stand in front of what blocks wait for. */
+#define WINDOW	2
 #define LEAST_SLOTS 3
 #define MOST_BLOCKS 1024
 
@@ -78,7 +69,7 @@ static int share_out(struct step *s, int blocks)
 		s->layers * (int)sizeof(struct step_layer);
 	s->slots = fixed < CUDA_STEP_BYTES ?
 		   (CUDA_STEP_BYTES - fixed) / (WARPS * (SLOT + 8)) : 0;
-	s->window = s->slots < STEP_WINDOW ? s->slots : STEP_WINDOW;
+	s->window = WINDOW;
 	return s->slots < LEAST_SLOTS ? 0 :
 	       fixed + s->slots * WARPS * (SLOT + 8);
 }
@@ -104,7 +95,7 @@ static int share_words(struct step *s, unsigned *met, int blocks)
 
 static int suits(const struct cuda *c, const struct gpu_token *a)
 {
-	return GPU_TOKEN && c->hopper && c->g.act == GPU_BF16 &&
+	return c->hopper && c->g.act == GPU_BF16 &&
 	       a->wtype == GPU_BF16 && !(c->g.flags & GPU_EXACT) &&
 	       !(a->hidden % 8) && !(a->inter % 8) &&
 	       (a->dim == 64 || a->dim == 128) &&

@@ -250,7 +250,7 @@ static void compare(const struct shape *s)
 	want = results(&m, &n);
 	/* It is to write all of them. */
 	gpu_zero(g, m.logits, v * 4);
-	/* Built without GPU_TOKEN, it goes one by one everywhere. */
+	/* Elsewhere than on Hopper it goes one by one. */
 	if (!at_once(&m))
 		skip();
 	got = results(&m, &n);

@@ -14,9 +14,7 @@
 // word anew before all have read it: to be a layer further takes results of
 // everybody who works on this one.
 #if ACT_BF16 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
-#ifndef STEP_PIECE
 #define STEP_PIECE 1024		// elements of each of two rows at a time
-#endif
 #define STEP_WARPS 8		// that compute
 #define STEP_THREADS (STEP_WARPS * WARP)
 #define STEP_SLOT  (2 * STEP_PIECE * 2)		// bytes
