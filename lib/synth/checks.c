@@ -271,11 +271,12 @@ static int check_mutation(struct examine *x)
 int check_eager(struct examine *x)
 {
 	/* A GPU's calls are alike; on the CPU the quickest is looked for. */
-	double most = judge_on_cuda(x->j) ? 0.1 : 0.3;
+	double most = judge_on_cuda(x->j) ? 0.05 : 0.3;
 	double budget = x->o->max_ms * 10 / 1e3;
 	int rc = PASS;
 
-	budget = budget < 0.1 ? 0.1 : budget > most ? most : budget;
+	budget = budget < 0.1 ? 0.1 : budget;
+	budget = budget > most ? most : budget;
 	if (ask(x, &x->eager, "{\"op\":\"eager\",\"seed\":\"%u\"}", SEED_A))
 		return failed(x, CHECK_EAGER);
 	/* Nobody else works while the clock runs, and it runs for little of
@@ -399,7 +400,8 @@ static int judge_compile(struct examine *x, int rc, const struct shot *s,
 	double least;
 	int ok = !rc && c->accepted;
 
-	if (ok && ask(x, &told, "{\"op\":\"compiled\",\"budget\":0.1}"))
+	if (ok && ask(x, &told, "{\"op\":\"compiled\",\"budget\":%g}",
+		      judge_on_cuda(x->j) ? 0.03 : 0.1))
 		return failed(x, CHECK_COMPILE);
 	open_check(x, CHECK_COMPILE, ok);
 	if (ok) {

@@ -36,6 +36,7 @@ struct examine {
 	double spent[FILTER_CHECKS];	/* seconds, by the check that begins
 					 * what is done together */
 	double waited[FILTER_WAITS];	/* of them */
+	int attempts;
 	double asked;		/* of them: for its process to answer */
 	double admitted;	/* bytes of the GPU's memory */
 	enum device_hold held;

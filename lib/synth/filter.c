@@ -243,6 +243,7 @@ static void attempt(struct examine *x, int alone)
 	struct err e = ERR_INIT;
 	int room;
 
+	x->attempts++;
 	clocks_task(x->clocks, 1);
 	x->held = HOLD_NONE;
 	x->want[0] = x->want[1] = x->got = (struct shot)SHOT_INIT;
@@ -337,6 +338,7 @@ static double whole_ms(double seconds)
 static void write_prov(const struct examine *x, int64_t began, struct jw *w)
 {
 	rec_begin_prov(w, began);
+	jw_kint(w, "attempts", x->attempts);
 	jw_key(w, "waited");
 	jw_obj(w);
 	for (int i = 0; i < FILTER_WAITS; i++)

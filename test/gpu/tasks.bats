@@ -37,4 +37,7 @@ setup() {
 		--checks contract,eager,memory,finite,random,trivial in >out
 	jq -c '[.filter.status, .filter.reason, .filter.text, .filter.prov]' out
 	[ "$(jq -r .filter.status out | sort | uniq -c | xargs)" = '6 ok' ]
+	# None found no memory: they were not there together.
+	[ "$(jq -r .filter.prov.attempts out | sort | uniq -c | xargs)" = '6 1' ]
+	jq -es 'map(.filter.prov.waited.room) | max > 0' out
 }

@@ -191,6 +191,15 @@ contract,trace,eager,time,memory,mutation,finite,random,trivial "$in"
 	[ "$(jq -c .ops out | tail -n 1)" = '["relu","mul","add"]' ]
 }
 
+@test "prov and -v tell what time went into" {
+	task softmax 'return torch.softmax(x * 3, -1) * y' >"$BATS_TEST_TMPDIR/in"
+	"$bin/ca-filter" -v --device cpu --min-ms 0 --checks contract,eager,time \
+		"$BATS_TEST_TMPDIR/in" >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/told"
+	jq -es 'map(.filter.prov) | all(.attempts >= 1 and .asked > 0 and .spent.contract > 0 and
+		(.waited | keys) == ["alone", "room", "shared"])' "$BATS_TEST_TMPDIR/out"
+	grep -q 'seconds of all tasks: contract .*eager .*alone' "$BATS_TEST_TMPDIR/told"
+}
+
 @test "words that would keep all or nothing are usage" {
 	for words in '--checks nonsense' '--checks=' '--checks eager,' '--checks ,eager' \
 		'--min-ms 5 --max-ms 1'; do
