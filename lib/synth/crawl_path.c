@@ -181,12 +181,29 @@ static int take_folder(struct harvest *h, const char *path, int depth,
 	return rc;
 }
 
+/* Where a checkout of KernelBench has its tasks: the models that its prompts
+ * show as examples are none.  Whether `path` is one. */
+static int kernelbench(const char *path, char *tasks, size_t len)
+{
+	struct stat st;
+	int n = snprintf(tasks, len, "%s/KernelBench/level1", path);
+
+	if (n < 0 || (size_t)n >= len || stat(tasks, &st) ||
+	    !S_ISDIR(st.st_mode))
+		return 0;
+	tasks[(size_t)n - strlen("/level1")] = '\0';
+	return 1;
+}
+
 int crawl_path(struct harvest *h, const char *path, struct err *e)
 {
+	char tasks[4096];
 	struct stat st;
 
 	if (stat(path, &st))
 		return err_sys(e, CA_NOINPUT, "cannot open '%s'", path);
-	return S_ISDIR(st.st_mode) ? take_folder(h, path, 0, e) :
-	       take_file(h, path, 1, e);
+	if (!S_ISDIR(st.st_mode))
+		return take_file(h, path, 1, e);
+	return take_folder(h, kernelbench(path, tasks, sizeof(tasks)) ? tasks :
+			   path, 0, e);
 }

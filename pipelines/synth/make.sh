@@ -18,13 +18,13 @@ lines() { # file...
 	cat -- "$@" | wc -l
 }
 
-crawl_part() { # source, part
+crawl_part() { # source, part, tasks at most
 	local name=$1.$2
 	[ -e "$out/ops.$name" ] || {
 		rm -f "$out/crawl.$name"
 		# shellcheck disable=SC2086 # no word, or one
 		"$bin/ca-crawl" -q $device -j "$ahead" --seed "$seed" \
-			--part "$2/$PARTS" --ms "$ms" --min-yield 0 \
+			--part "$2/$PARTS" -n "$3" --ms "$ms" --min-yield 0 \
 			--summary "$out/crawl.$name" -o "$out/part.$name" "$1" &&
 			mv "$out/part.$name" "$out/ops.$name"
 	}
@@ -44,7 +44,7 @@ crawl_enough() {
 			last=$((part + beside - 1 < PARTS ? part + beside - 1 : PARTS))
 			[ -e "$out/ops.$source.$part" ] ||
 				timed crawl parallel --will-cite -j "$beside" --halt soon,fail=1 \
-					crawl_part "$source" {} ::: $(seq $part $last)
+					crawl_part "$source" {} "$enough" ::: $(seq $part $last)
 			crawled+=("$source.$part")
 			have=$((have + $(lines "$out/ops.$source.$part")))
 			progress "crawl $source: $have of $enough"

@@ -47,6 +47,16 @@ model() { # a word that makes it another one
 	done
 }
 
+@test "of a checkout of KernelBench its tasks are taken, not its examples" {
+	mkdir -p kb/KernelBench/level1 kb/src/prompts
+	model a >kb/KernelBench/level1/1_a.py
+	model example >kb/src/prompts/example.py
+	run -0 --separate-stderr "$bin/ca-crawl" kb
+	[ "$(jq -r .source.ref <<<"$output")" = kb/KernelBench/level1/1_a.py ]
+	run -0 --separate-stderr "$bin/ca-crawl" kb/src
+	[ "$(wc -l <<<"$output")" = 1 ]
+}
+
 @test "rows as JSON lines and as an array" {
 	model a | jq -cRs '{ops: "[\"wrong\"]", data_source: "set#x2", code: .}' \
 		>rows.jsonl
