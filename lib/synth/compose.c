@@ -20,6 +20,8 @@
 #define COUNT "{{count}}"
 #define OPERATORS "{{operators}}"
 
+#define FAULTS 5		/* in a row, each with its retries */
+
 struct compose {
 	struct inflight *flight;
 	struct str prompt;
@@ -28,6 +30,8 @@ struct compose {
 	int64_t flying[MIX_STACK];
 	int64_t tokens[2];	/* of prompts and completions, as told */
 	int learnt;		/* what the prompt itself shows */
+	int answered;		/* the server has, once */
+	int faults;		/* since it last did */
 	int net;		/* started */
 	struct json *body;	/* further members; NULL: none */
 };
@@ -332,9 +336,17 @@ static int take_answer(struct combine *c, const struct chat_answer *a,
 		harvest_skip(&c->h, "an answer", "late: no answer in time");
 		return 0;
 	}
+	if (a->how == CHAT_FAULT && c->llm->answered &&
+	    ++c->llm->faults < FAULTS) {
+		harvest_skip(&c->h, "an answer", "lost: the server gave none "
+			     "that can be read");
+		return 0;
+	}
 	if (a->how != CHAT_OK)
 		return err_set(e, CA_UNAVAILABLE, "the model '%s' cannot be "
 			       "asked: %s", c->o.llm.model, a->text);
+	c->llm->answered = 1;
+	c->llm->faults = 0;
 	c->llm->tokens[0] += a->prompt_tokens > 0 ? a->prompt_tokens : 0;
 	c->llm->tokens[1] += a->completion_tokens > 0 ?
 			     a->completion_tokens : 0;

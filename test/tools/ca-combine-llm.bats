@@ -205,6 +205,35 @@ bad_turns() {
 	grep -qF '(not {{this}})' text
 }
 
+@test "a server that fails now and then costs answers, one that goes on failing ends it" {
+	model 'return torch.tanh(torch.sin(x))' | say - >a
+	model 'return torch.sin(torch.sigmoid(x))' | say - >b
+	cat >tell.py <<-'END'
+		import http.server, json
+		good = [json.dumps({"choices": [{"message": json.load(open(n)), "finish_reason": "stop"}]})
+		        for n in "ab"]
+		bad = ['{"choices": []}', '<html>', '{"choices":' + "[" * 5000]
+		script = [good[0], *bad, good[1]] + bad * 9
+		class Handler(http.server.BaseHTTPRequestHandler):
+		    def do_POST(self):
+		        self.rfile.read(int(self.headers["Content-Length"]))
+		        self.send_response(200)
+		        self.end_headers()
+		        self.wfile.write(script.pop(0).encode())
+		server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+		print(server.server_port, flush=True)
+		server.serve_forever()
+	END
+	endpoint=tell.py serve
+	status=0
+	compose --count 3 --retries 0 --summary sum 2>err || status=$?
+	cat err
+	[ "$status" = 69 ]
+	grep -q 'cannot be asked: the answer' err
+	[ "$(wc -l <out)" = 2 ]
+	jq -e '.made == 2 and (.reasons | map(select(.why | startswith("lost")).n) == [7])' sum
+}
+
 @test "answers end; what cannot be asked is an error at once" {
 	say 'I would rather not.' | turns 1
 	serve
