@@ -270,6 +270,16 @@ static int try_families(struct judge *j, struct oracle *o,
 	return 0;
 }
 
+/* On the one that the guard itself draws from. */
+static int try_part(struct judge *j, struct oracle *o, uint32_t *refused,
+		    struct fail *f)
+{
+	int rc = raises(j, o, FAMILY_PART, f);
+
+	*refused |= (uint32_t)(rc > 0) << FAMILY_PART;
+	return rc < 0 ? -1 : 0;
+}
+
 /* The guard's leaves are those with a value; give each leaf its own. */
 static void spread(const struct ca_msg *m, struct guard_result *g)
 {
@@ -290,8 +300,9 @@ static void spread(const struct ca_msg *m, struct guard_result *g)
 	g->nleaf = m->nleaf;
 }
 
-static int run(struct judge *j, struct oracle *o, struct guard_result *out,
-	       struct fail *f)
+/* `whole`: on which distributions the reference raises, too. */
+static int run(struct judge *j, struct oracle *o, int whole,
+	       struct guard_result *out, struct fail *f)
 {
 	struct gathered *g = calloc(1, sizeof(*g));
 	struct guard_case gc[GUARD_CASES_MAX];
@@ -316,7 +327,8 @@ static int run(struct judge *j, struct oracle *o, struct guard_result *out,
 	for (a = json_first(json_get(in, "args")); a; a = json_next(a))
 		walk(g, json_get(in, "storages"), a);
 	if (oracle_state(j, o, SEED_STATE, 1, f) ||
-	    try_families(j, o, &refused, f) ||
+	    (whole ? try_families(j, o, &refused, f) :
+	     try_part(j, o, &refused, f)) ||
 	    gather(j, o, g, ncase, !(refused >> FAMILY_PART & 1), f))
 		goto out;
 	for (size_t c = 0; c < ncase; c++)
@@ -336,14 +348,13 @@ out:
 	return rc;
 }
 
-int guard_task(struct judge *j, struct oracle *o, const char *task,
-	       struct guard_result *g, struct fail *f)
+/* Whether it is remembered, or switched off. */
+static int remembered(struct judge *j, const struct oracle *o,
+		      const char *task, struct guard_result *g)
 {
 	struct json *known = memo_get(j, "guard", task, GUARD_VERSION);
 	int have = known && !guard_read(known, g) &&
 		   g->nleaf == o->first.nleaf;
-	struct str s = STR_INIT;
-	struct jw w;
 
 	if (known && !have)
 		mention("what was remembered of the task's guard does not "
@@ -351,9 +362,24 @@ int guard_task(struct judge *j, struct oracle *o, const char *task,
 	json_free(known);
 	if (weakened("guard"))
 		memset(g, 0, sizeof(*g));
-	if (have || weakened("guard"))
+	return have || weakened("guard");
+}
+
+int guard_look(struct judge *j, struct oracle *o, const char *task,
+	       struct guard_result *g, struct fail *f)
+{
+	return remembered(j, o, task, g) ? 0 : run(j, o, 0, g, f);
+}
+
+int guard_task(struct judge *j, struct oracle *o, const char *task,
+	       struct guard_result *g, struct fail *f)
+{
+	struct str s = STR_INIT;
+	struct jw w;
+
+	if (remembered(j, o, task, g))
 		return 0;
-	if (run(j, o, g, f))
+	if (run(j, o, 1, g, f))
 		return -1;
 	jw_init(&w, &s);
 	guard_write(&w, g);

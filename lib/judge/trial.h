@@ -138,5 +138,9 @@ void trial_write_left(const struct trial *t, struct jw *w);
  * for its fixed seeds.  Leaves the oracle with some state: set it after. */
 int guard_task(struct judge *j, struct oracle *o, const char *task,
 	       struct guard_result *g, struct fail *f);
+/* The same for who asks whether there is a tolerance, no more: what is not
+ * known is not remembered, and g->refused says little. */
+int guard_look(struct judge *j, struct oracle *o, const char *task,
+	       struct guard_result *g, struct fail *f);
 
 #endif

@@ -19,6 +19,7 @@ UNUSED = 4                      # of so much that is computed, one part may go n
 LONG = 8                        # axes along which all has to be read
 PART = 1 << 18                  # elements that are compared at once; on a GPU, which wants many
 PART_CUDA = 1 << 26
+PART_FIRST = 1 << 24
 NOISE = {}                      # by device and type: some, to be taken from where chance says
 
 
@@ -106,16 +107,16 @@ def differ(a, b, least=None):
     if a.shape != b.shape or a.dtype != b.dtype:
         return True
     least = max(a.numel() / FEW, 1) if least is None else least
-    part = PART_CUDA if a.is_cuda else PART
-    parts = zip(a.reshape(-1).split(part), b.reshape(-1).split(part), strict=True)
-    if a.is_cuda:               # waiting takes longer than counting all
-        return sum(apart(*pair) for pair in parts) >= least
-    count = 0
-    # A part shows it, mostly.
-    for pair in parts:
-        count += int(apart(*pair))
+    a, b = a.reshape(-1), b.reshape(-1)
+    # A part shows it, mostly.  On a GPU a second look is one at all the rest: waiting takes
+    # longer than counting.
+    count, at, part = 0, 0, PART_FIRST if a.is_cuda else PART
+    while at < a.numel():
+        rest = zip(a[at:at + part].split(PART_CUDA), b[at:at + part].split(PART_CUDA), strict=True)
+        count += int(sum(apart(*pair) for pair in rest))
         if count >= least:
             return True
+        at, part = at + part, a.numel() if a.is_cuda else PART
     return False
 
 
