@@ -190,7 +190,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	int before = 0, during = 0, unparked = 0, still = 0;
+	int before = 0, during = 0, unparked = 0, still = 0, cleared = 0;
 
 	while (before < BEFORE_MAX && during < DURING_MAX) {
 		j->loaded = j->unleased = j->aside = 0;
@@ -208,6 +208,16 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		    !j->undead && ahead_unpark(j)) {
 			ahead_settle(j);
 			unparked = 1;
+			continue;
+		}
+		/* Nor is what others are judged in side by side. */
+		if ((f->status == ST_OOM || f->oom) && !cleared &&
+		    !j->undead && judge_on_cuda(j)) {
+			cleared = 1;
+			if (judge_clear(j, f))
+				return stage_interrupted() ?
+				       err_set(e, CA_TEMPFAIL, "interrupted") :
+				       0;
 			continue;
 		}
 		if (!f->fault)

@@ -252,7 +252,7 @@ static int raises(struct judge *j, struct oracle *o, enum family k,
 		return 1;
 	fail_set(f, ST_INFRA_ERROR, 0, "the reference found no memory, or was "
 		 "killed, on %s inputs", family_name(k));
-	f->fault = 1;
+	f->fault = f->oom = 1;
 	return -1;
 }
 

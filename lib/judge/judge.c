@@ -5,11 +5,14 @@
 #include "judge/judge.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/sig.h"
+#include "cu/lease.h"
 #include "jail/jail.h"
 #include "judge/ahead.h"
 #include "judge/rules.h"
@@ -62,6 +65,7 @@ struct judge *judge_open(const struct judge_opts *o, struct err *e)
 	}
 	j->o = *o;
 	j->rules = &rules_paper;
+	j->room = -1;
 	for (size_t i = 0; i < RUNNER_MEMS; i++)
 		j->spare[i] = (struct mem)MEM_NONE;
 	if (o->seeded)
@@ -167,6 +171,56 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 	return rc;
 }
 
+int room_enter(const struct judge *j, int alone, double seconds, int *fd,
+	       struct err *e)
+{
+	char name[128];
+
+	*fd = -1;
+	if (!judge_on_cuda(j))
+		return 0;
+	snprintf(name, sizeof(name), "%s.room", j->dev->gpu);
+	*fd = lease_take(name, alone, seconds, e);
+	return *fd < 0 ? -1 : 0;
+}
+
+void room_leave(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+int judge_enter(struct judge *j, int exclusive, struct err *e)
+{
+	int64_t began = now_ns();
+	int rc = 0;
+
+	/* Held with the lease for those of the last record who still end. */
+	if (j->room < 0)
+		rc = room_enter(j, 0, j->o.lease_s, &j->room, e);
+	spent(j, SPENT_LEASE, began);
+	return rc ? rc : judge_lease(j, exclusive, e);
+}
+
+int judge_clear(struct judge *j, struct fail *f)
+{
+	struct err e = ERR_INIT;
+	int64_t began = now_ns();
+
+	ahead_settle(j);
+	j->dev->ops->unlease(j->dev);
+	j->rests = 0;
+	room_leave(&j->room);
+	if (!room_enter(j, 1, j->o.lease_s, &j->room, &e)) {
+		spent(j, SPENT_LEASE, began);
+		return judge_alone(j, f);
+	}
+	spent(j, SPENT_LEASE, began);
+	j->unleased = 1;
+	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+}
+
 void judge_free(struct judge *j, struct mem *m)
 {
 	if (!j->defers || j->nlater == LATER_MAX) {
@@ -193,6 +247,7 @@ static void end_all(struct judge *j)
 	if (j->undead)
 		ahead_leave(j);
 	j->undead = 0;
+	room_leave(&j->room);
 }
 
 void judge_leave(struct judge *j)

@@ -480,7 +480,7 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e)
 			goto out;
 		}
 		if (chain_build(j, r, &s, e) == ST_NONE ||
-		    judge_lease(j, 0, e))
+		    judge_enter(j, 0, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, p, &p->f, e);
 		judge_leave(j);
@@ -556,7 +556,7 @@ int judge_reference(struct judge *j, struct rec *r, struct err *e)
 		goto out;
 	}
 	memset(j->spent, 0, sizeof(j->spent));
-	if (judge_lease(j, 1, e))
+	if (judge_enter(j, 1, e))
 		goto out;
 	memset(&s, 0, sizeof(s));
 	j->rules = &rules_paper;

@@ -283,8 +283,11 @@ static int allocate(struct judge *j, const struct oracle *o,
 		else
 			rc = d->shared(j->dev, bytes[i], m[i] == &r->slots,
 				       m[i], &e);
-		if (rc)
-			return fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+		if (rc) {
+			fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
+			f->oom = e.code == CA_UNAVAILABLE;
+			return -1;
+		}
 	}
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
 		    &e) ||
@@ -476,6 +479,7 @@ static int make_process(struct judge *j, struct runner *r,
 		memset(f, 0, sizeof(*f));
 	} else {
 		/* Nobody else's code has run in it. */
+		f->oom = f->status == ST_OOM;
 		f->status = ST_INFRA_ERROR;
 		f->fault = 1;
 	}

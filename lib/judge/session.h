@@ -57,6 +57,7 @@ struct judge {
 	size_t nkept;
 	int keeps;		/* trusted runners are */
 	int rests;		/* a shared lease is held for those who end */
+	int room;		/* room_enter's, -1 */
 	int defers;		/* there is room for memory that judge_free */
 	struct mem later[LATER_MAX];	/* leaves for later */
 	size_t nlater;
@@ -103,6 +104,24 @@ void spent(struct judge *j, enum spent what, int64_t began);
 
 /* The lease of the device, for as long as --lease-timeout says. */
 int judge_lease(struct judge *j, int exclusive, struct err *e);
+
+/*
+ * Room in a GPU's memory, which its lease, when shared, does not divide: waits
+ * until nobody is alone there, or (alone) until nobody is there at all.  *fd
+ * is for room_leave; -1 on the CPU, where the system sees to it.  Not while
+ * the device's lease is held.  -1: CA_UNAVAILABLE, CA_TEMPFAIL.
+ */
+int room_enter(const struct judge *j, int alone, double seconds, int *fd,
+	       struct err *e);
+void room_leave(int *fd);
+
+/* For a record: room beside others, which ends when what the record had on the
+ * device has (judge_leave, judge_rest), then the lease. */
+int judge_enter(struct judge *j, int exclusive, struct err *e);
+/* For one more attempt, since memory was short and others may have had it:
+ * gives all back, and comes again when nobody else is there.  The lease is
+ * exclusive then.  -1: `f` says that it was not to be had. */
+int judge_clear(struct judge *j, struct fail *f);
 
 /* Instead of giving the device back, once all is known that goes into a
  * record: judge_rest is due when that has been written. */

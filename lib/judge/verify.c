@@ -412,7 +412,7 @@ int judge_verify(struct judge *j, struct rec *r, struct err *e)
 			err_set(e, CA_SOFTWARE, "out of memory");
 			goto out;
 		}
-		if (judge_lease(j, 0, e))
+		if (judge_enter(j, 0, e))
 			goto out;
 		rc = chain_twice(j, attempt, &s, v, &v->f, e);
 		judge_leave(j);

@@ -29,3 +29,18 @@ setup() {
 	"$bin/ca-verify" -j 4 --device cuda in >out
 	[ "$(jq -r .verify.status out | sort | uniq -c | xargs)" = '8 ok' ]
 }
+
+# Of each some ten copies, so that two or three fill the GPU.
+@test "records that do not fit into memory together are judged one after the other" {
+	mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
+	for f in tanh relu sigmoid; do
+		jq -cn --arg f $f --arg n "$((mib / 24 << 18))" '
+"class Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.\($f)(x)\n" as $m |
+			{kind: "candidate", v: 1, name: $f, rules: "kernelbench", task: {code:
+"import torch\n\($m)def get_inputs():\n    return [torch.rand(\($n))]\ndef get_init_inputs():\n    return []\n"},
+			files: {"model_new.py": ("import torch\n\($m | sub("Model"; "ModelNew"))")}}'
+	done >in
+	timeout 220 "$bin/ca-verify" -j 3 --device cuda in >out
+	jq -c '[.name, .verify.status, .verify.text]' out
+	[ "$(jq -r .verify.status out | sort | uniq -c | xargs)" = '3 ok' ]
+}
