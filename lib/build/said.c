@@ -85,7 +85,9 @@ void said_put(const char *key, const struct json *said)
 	struct str s = STR_INIT;
 	struct jw w;
 
-	if (!json_first(json_get(said, "requests")))
+	if (!json_first(json_get(said, "requests")) ||
+	    json_get_str(said, "error", NULL) ||
+	    json_get_str(said, "refused", NULL))
 		return;
 	jw_init(&w, &s);
 	jw_node(&w, said);

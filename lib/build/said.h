@@ -16,8 +16,8 @@ int said_key(const struct record_job *j, char key[CACHE_KEY]);
 /* What such a run said, as struct recorded has it; NULL: it is not known. */
 struct json *said_get(const char *key);
 
-/* Keeps it if it named something to build: other ends may have had causes that
- * pass. */
+/* Keeps it if it named something to build and then ended well: other ends may
+ * have had causes that pass. */
 void said_put(const char *key, const struct json *said);
 
 #endif

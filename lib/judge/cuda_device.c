@@ -23,7 +23,7 @@
 #define PROBES 32
 #define LATE_FACTOR 8
 #define LATE_LEAST_US 250	/* a time slice is some 2 ms */
-#define STILL_TIMES 40		/* over a tenth of a second */
+#define STILL_TIMES 600		/* over one and a half seconds */
 #define STILL_GAP_NS 2500000
 #define MAX_PIDS 64
 #define ROOMY ((size_t)32 << 30)	/* contexts take half a GiB each */

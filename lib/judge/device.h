@@ -244,8 +244,9 @@ int device_cuda_registration(struct device *d);
  * device's. */
 #define DEVICE_HELD 3
 size_t device_cuda_held(struct device *d, int fd[DEVICE_HELD]);
-/* Whether the device is at nobody's work for a tenth of a second, as far as the
- * judge's own is not held up; -1 when it cannot be asked. */
+/* Whether the device is at nobody's work for one and a half seconds, as far as
+ * the judge's own is not held up; -1 when it cannot be asked.  As long as an
+ * attempt, since a stranger's work may come in bursts. */
 int device_cuda_still(struct device *d);
 /* Whether foreign() can see anything: not where NVML is absent or numbers
  * processes by another namespace. */

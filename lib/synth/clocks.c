@@ -4,6 +4,7 @@
  */
 #include "synth/clocks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -12,6 +13,14 @@
 #define GATHER_NS 500000000	/* until there are enough of them */
 #define ENOUGH 4		/* of so many tasks in hand, one */
 #define HELD_NS 1000000000	/* for all, when other processes may wait */
+
+struct clocks *clocks_of(struct clocks all[CLOCKS_GPUS],
+			 const struct device *d)
+{
+	const char *colon = strchr(d->name, ':');
+
+	return &all[colon ? (size_t)atoi(colon + 1) % CLOCKS_GPUS : 0];
+}
 
 void clocks_init(struct clocks *c)
 {
@@ -96,8 +105,12 @@ void clocks_leave(struct clocks *c, int leads)
 	pthread_mutex_lock(&c->lock);
 	c->running = 0;
 	pthread_cond_broadcast(&c->changed);
-	while (leads && (c->running || (c->waiting && now_ns() < until)))
+	while (leads && (c->running || (c->waiting && now_ns() < until))) {
 		sig_wait(&c->changed, &c->lock);
+		/* Those who still wait have a lease of their own. */
+		if (now_ns() >= until)
+			c->open = 0;
+	}
 	if (leads)
 		c->led = c->open = 0;
 	pthread_cond_broadcast(&c->changed);

@@ -21,6 +21,11 @@ struct clocks {
 	int running;
 };
 
+/* A lease is one GPU's: those of each, of the `all` that a process has. */
+#define CLOCKS_GPUS 64
+struct clocks *clocks_of(struct clocks all[CLOCKS_GPUS],
+			 const struct device *d);
+
 void clocks_init(struct clocks *c);
 void clocks_release(struct clocks *c);
 

@@ -35,7 +35,7 @@ struct filter {
 	struct own_judge *all;
 	double spent[FILTER_CHECKS], waited[FILTER_WAITS], asked;
 	struct admission rooms;
-	struct clocks clocks;
+	struct clocks clocks[CLOCKS_GPUS];
 };
 
 void filter_defaults(struct filter_opts *o)
@@ -79,7 +79,8 @@ struct filter *filter_open(const struct filter_opts *o, struct err *e)
 	}
 	pthread_mutex_init(&f->lock, NULL);
 	admission_init(&f->rooms);
-	clocks_init(&f->clocks);
+	for (size_t i = 0; i < CLOCKS_GPUS; i++)
+		clocks_init(&f->clocks[i]);
 	f->o = *o;
 	judge_defaults(&f->judge);
 	f->judge.device = o->device;
@@ -118,7 +119,8 @@ void filter_close(struct filter *f)
 	pthread_key_delete(f->key);
 	pthread_mutex_destroy(&f->lock);
 	admission_release(&f->rooms);
-	clocks_release(&f->clocks);
+	for (size_t i = 0; i < CLOCKS_GPUS; i++)
+		clocks_release(&f->clocks[i]);
 	free(f);
 }
 
@@ -454,7 +456,6 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 	if (!x)
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	x->rooms = &f->rooms;
-	x->clocks = &f->clocks;
 	x->o = &f->o;
 	x->wanted = f->wanted;
 	task_read(r, &x->t);
@@ -467,6 +468,7 @@ int filter_record(struct filter *f, struct rec *r, struct err *e)
 			free(x);
 			return -1;
 		}
+		x->clocks = clocks_of(f->clocks, x->j->dev);
 		x->j->turn = turn;
 		x->j->turns = x;
 		examine_task(x);

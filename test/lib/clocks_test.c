@@ -114,11 +114,24 @@ static void who_is_refused_is_in_nobodys_way(void **state)
 	assert_int_equal(run_all(2), 2);
 }
 
+static void a_lease_is_one_gpus(void **state)
+{
+	static struct clocks all[CLOCKS_GPUS];
+	struct device d[] = { { .name = "cpu" }, { .name = "cuda:1" },
+			      { .name = "cuda:12" }, { .name = "cuda:1" } };
+
+	(void)state;
+	assert_ptr_equal(clocks_of(all, &d[1]), clocks_of(all, &d[3]));
+	assert_ptr_not_equal(clocks_of(all, &d[1]), clocks_of(all, &d[2]));
+	assert_ptr_not_equal(clocks_of(all, &d[1]), clocks_of(all, &d[0]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_lease_for_all),
 		cmocka_unit_test(who_is_refused_is_in_nobodys_way),
+		cmocka_unit_test(a_lease_is_one_gpus),
 	};
 
 	return RUN_TESTS(tests);
