@@ -73,6 +73,23 @@ static void written(void *ctx)
 	judging_written(&s->full);
 }
 
+/* What may have been the moment's as well as the candidate's. */
+static int may_pass(const struct rec *r)
+{
+	static const enum status some[] = {
+		ST_TIMEOUT, ST_KILLED, ST_CRASHED, ST_OOM, ST_RULES_FALLBACK,
+		ST_TAMPERED,
+	};
+	const char *word = json_get_str(rec_get(r, "verify"), "status", "");
+
+	const enum status s = status_parse(word);
+	int may = 0;
+
+	for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++)
+		may |= s == some[i];
+	return may;
+}
+
 /* A quick grade that is not known begins with what a try found right or
  * wrong; what it timed is measured anew. */
 static int offer_try(const struct serve *s, struct rec *r, struct err *e)
@@ -81,7 +98,7 @@ static int offer_try(const struct serve *s, struct rec *r, struct err *e)
 		return 0;
 	if (verdicts_offer(s->remember, "try", r, e))
 		return -1;
-	if (rec_drop(r, "profile"))
+	if (rec_drop(r, "profile") || (may_pass(r) && rec_drop(r, "verify")))
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return rec_refresh(r, e);
 }
