@@ -19,7 +19,7 @@ lines() { # file...
 }
 
 crawl_part() { # source, part, tasks at most
-	local name=$1.$2
+	local name=$1.$2.$3
 	[ -e "$out/ops.$name" ] || {
 		rm -f "$out/crawl.$name"
 		# shellcheck disable=SC2086 # no word, or one
@@ -42,11 +42,11 @@ crawl_enough() {
 		[ "$source" != transformers ] || enough=$(jq '.transformers * 2 + 2' <<<"$quota")
 		for ((part = 1; part <= PARTS && have < enough; part++)); do
 			last=$((part + beside - 1 < PARTS ? part + beside - 1 : PARTS))
-			[ -e "$out/ops.$source.$part" ] ||
+			[ -e "$out/ops.$source.$part.$enough" ] ||
 				timed crawl parallel --will-cite -j "$beside" --halt soon,fail=1 \
 					crawl_part "$source" {} "$enough" ::: $(seq $part $last)
-			crawled+=("$source.$part")
-			have=$((have + $(lines "$out/ops.$source.$part")))
+			crawled+=("$source.$part.$enough")
+			have=$((have + $(lines "$out/ops.$source.$part.$enough")))
 			progress "crawl $source: $have of $enough"
 		done
 	done

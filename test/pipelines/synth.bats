@@ -49,11 +49,11 @@ killed() {
 	} >start
 	chmod 755 start
 	killed 'compgen -G "out/part.*" >/dev/null'
-	killed '[ -s out/ops.torch.1 ]'
-	cp out/ops.torch.1 ops
+	killed 'compgen -G "out/ops.torch.1.*" >/dev/null'
+	cp out/ops.torch.1.* ops
 	killed 'compgen -G "out/share.*" >/dev/null'
 	killed '[ -s out/judged.ndjson ]'
-	cmp ops out/ops.torch.1
+	cmp ops out/ops.torch.1.*
 	printf '{"kind":"task","id":"half' >>out/judged.ndjson
 	synth >text
 	cat text
@@ -81,8 +81,8 @@ killed() {
 	jq -cn '{kind: "task", v: 1, id: "a", code: "x", source: {name: "torch"},
 		parts: ["x"], pieces: [{name: "x", init: null, call: "torch.sum({0})",
 		chain: 0, inputs: [{kind: "randn", shape: [64, 64]}]}]}' \
-		>out/ops.torch.1
-	echo '{"source":"torch","made":1,"skipped":0,"reasons":[]}' >out/crawl.torch.1
+		>out/ops.torch.1.1
+	echo '{"source":"torch","made":1,"skipped":0,"reasons":[]}' >out/crawl.torch.1.1
 	run -65 --separate-stderr "$root/pipelines/synth.sh" -o out --keep-total 2 \
 		--device cpu --operators 1 --mix x2=1
 	[[ $output == *'combine  0 tasks'* ]]
