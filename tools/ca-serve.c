@@ -209,8 +209,8 @@ static const char *read_key(const char *path)
 		die_err(&e);
 	while (s.len && strchr(" \t\r\n", s.buf[s.len - 1]))
 		s.buf[--s.len] = '\0';
-	if (!s.len)
-		die(CA_CONFIG, "'%s' holds no key", path);
+	if (!s.len || strpbrk(s.buf, "\r\n"))
+		die(CA_CONFIG, "'%s' holds no key on one line", path);
 	memcpy(key, s.buf, s.len + 1);
 	str_release(&s);
 	return key;
@@ -234,6 +234,9 @@ static int run_server(struct common *c)
 
 	if (!server.core.name)
 		server.core.name = name_of(server.engine.dir);
+	if (opts.temperature > 0 && opts.temperature < (double)GEN_COOLEST)
+		die(CA_USAGE, "--temperature is 0, or at least %g",
+		    (double)GEN_COOLEST);
 	if (key_file)
 		server.http.key = read_key(key_file);
 	server.http.port = (int)port;

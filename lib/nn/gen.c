@@ -5,6 +5,7 @@
  */
 #include "nn/gen.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,16 @@ static void fail(struct gen *g, struct gen_job *j, const struct err *why)
 	finish(g, j, GEN_FAILED);
 }
 
+/* No weights that can be used compute that. */
+static void senseless(struct gen *g, struct gen_job *j)
+{
+	struct err e = ERR_INIT;
+
+	err_set(&e, CA_DATAERR, "the model's logits are not finite: its "
+		"weights are damaged, or training diverged");
+	fail(g, j, &e);
+}
+
 /* Hands new requests to the scheduler, drops those nobody wants any more.
  * With the lock. */
 static void take_requests(struct gen *g)
@@ -333,6 +344,8 @@ static void step(struct gen *g)
 			fail(g, j, &e);
 		else if (j->refused)
 			finish(g, j, GEN_FAILED);
+		else if (g->work[i].draws && isnan(g->work[i].logprob))
+			senseless(g, j);
 		else if (g->work[i].draws &&
 			 take_token(g, j, &g->work[i], &end))
 			finish(g, j, end);
@@ -525,6 +538,10 @@ int gen_check(const struct gen *g, const struct gen_req *r, struct err *e)
 	if (most >= (uint32_t)vocab)
 		return err_set(e, CA_DATAERR, "token %d is not in the "
 			       "vocabulary of %d", (int32_t)most, vocab);
+	/* Logits over a temperature of next to nothing leave a float. */
+	if (r->temp > 0 && r->temp < GEN_COOLEST)
+		return err_set(e, CA_DATAERR, "temperature is 0, or at least "
+			       "%g", (double)GEN_COOLEST);
 	if (!(r->temp >= 0 && r->temp < 1e6f) || r->top_k < 0 ||
 	    !(r->top_p > 0 && r->top_p <= 1) ||
 	    !(r->min_p >= 0 && r->min_p <= 1))

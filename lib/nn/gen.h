@@ -31,13 +31,16 @@ struct gen_weights {
 	uint64_t version, sum;
 };
 
+#define GEN_COOLEST 0.01f
+
 enum gen_end { GEN_STOP, GEN_LENGTH, GEN_CANCELLED, GEN_FAILED };
 
 struct gen_req {
 	const int32_t *prompt;
 	int nprompt;			/* at least 1 */
 	int max_new;			/* nprompt + max_new <= gen_ctx */
-	float temp, top_p, min_p;	/* temp 0: the likeliest token */
+	float temp, top_p, min_p;	/* temp 0: the likeliest token, else
+					 * at least GEN_COOLEST */
 	int top_k;
 	uint64_t seed;
 	uint64_t party;			/* for whom; see nn/sched.h */

@@ -196,15 +196,27 @@ static int64_t stated_length(const struct visit *v)
 	return s ? strtoll(s, NULL, 10) : 0;
 }
 
-static enum MHD_Result is_another(void *first, enum MHD_ValueKind kind,
-				  const char *name, const char *value)
+/* What the headers say of where a body ends. */
+struct ends {
+	const char *len;	/* the first one's */
+	int lens, chunked, other;	/* lens that differ count as two */
+};
+
+static enum MHD_Result look_at_end(void *ctx, enum MHD_ValueKind kind,
+				   const char *name, const char *value)
 {
-	const char **s = first;
+	struct ends *x = ctx;
 
 	(void)kind;
-	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
-	    (!value || !*s || strcmp(*s, value)))
-		*s = NULL;
+	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+		x->lens += !x->lens || !value || strcmp(x->len, value);
+		x->len = x->len ? x->len : value ? value : "";
+	} else if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
+		if (value && !strcasecmp(value, "chunked"))
+			x->chunked++;
+		else
+			x->other++;
+	}
 	return MHD_YES;
 }
 
@@ -213,14 +225,15 @@ static enum MHD_Result is_another(void *first, enum MHD_ValueKind kind,
  * that is packed is not read here. */
 static int is_unclear(const struct visit *v, struct fault *f)
 {
-	const char *len = header(v, MHD_HTTP_HEADER_CONTENT_LENGTH);
 	const char *packed = header(v, MHD_HTTP_HEADER_CONTENT_ENCODING);
-	const char *same = len;
+	struct ends x = { 0 };
 
-	if (len)
-		MHD_get_connection_values(v->conn, MHD_HEADER_KIND, is_another,
-					  &same);
-	if (len && (!same || header(v, MHD_HTTP_HEADER_TRANSFER_ENCODING)))
+	MHD_get_connection_values(v->conn, MHD_HEADER_KIND, look_at_end, &x);
+	if (x.other)
+		return fault_set(f, 400, "invalid_encoding", NULL, "a body of "
+				 "another Transfer-Encoding than 'chunked' is "
+				 "not read here");
+	if (x.lens + x.chunked > 1)
 		return fault_set(f, 400, "invalid_length", NULL, "the length "
 				 "of the body is said in two ways");
 	if (packed && strcasecmp(packed, "identity"))

@@ -16,7 +16,7 @@
 #include "serve/tell.h"
 
 #define RETRY_MOST 60
-#define EXPECT_MOST (1 << 20)	/* bytes that are believed before they come */
+#define EXPECT_MOST (1 << 18)	/* bytes that are believed before they come */
 
 static void prepare_task(struct task *t);
 

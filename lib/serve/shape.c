@@ -116,12 +116,25 @@ static enum shape_kind kind_of(const struct json *j)
 	}
 }
 
+/* Whether a number in it may be another one than the schema's text has. */
+static int is_rounded(const struct json *value)
+{
+	if (json_type(value) == JSON_NUMBER)
+		return fabs(json_num(value, 0)) >= 0x1p53;
+	for (value = json_first(value); value; value = json_next(value))
+		if (is_rounded(value))
+			return 1;
+	return 0;
+}
+
 static int add_value(struct maker *m, int node, const struct json *value)
 {
 	struct str s = STR_INIT;
 	struct jw w;
 	int rc;
 
+	if (is_rounded(value))
+		return refuse(m, "has a number of 2^53 or more", "a value");
 	jw_init(&w, &s);
 	jw_node(&w, value);
 	rc = s.failed ? no_memory(m) : add_text(m, node, s.buf, s.len, -1);

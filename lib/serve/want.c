@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "nn/engine.h"
+#include "nn/gen.h"
 #include "rec/scan.h"
 #include "serve/tools.h"
 
 #define BAD 400
+#define SEED_MOST ((int64_t)1 << 53)	/* numbers in JSON are doubles */
 
 struct member {
 	const char *name;
@@ -170,7 +172,13 @@ static int read_n(struct want *w, const struct json *j, struct fault *f)
 static int read_temperature(struct want *w, const struct json *j,
 			    struct fault *f)
 {
-	return number(j, 0, 100, &w->temperature, f);
+	if (number(j, 0, 100, &w->temperature, f))
+		return -1;
+	if (w->temperature > 0 && w->temperature < GEN_COOLEST)
+		return fault_set(f, BAD, "invalid_value", "temperature",
+				 "'temperature' has to be 0, or at least %g",
+				 (double)GEN_COOLEST);
+	return 0;
 }
 
 static int read_top_p(struct want *w, const struct json *j, struct fault *f)
@@ -198,9 +206,13 @@ static int read_seed(struct want *w, const struct json *j, struct fault *f)
 
 	w->seeded = 1;
 	w->seed = (uint64_t)seed;
-	if (seed != INT64_MIN || !json_u64(j, &w->seed))
+	if (json_type(j) == JSON_STRING && !json_u64(j, &w->seed))
 		return 0;
-	return wrong(f, j, "an integer");
+	/* A number past that may have been another one in the text. */
+	if (seed > -SEED_MOST && seed < SEED_MOST)
+		return 0;
+	return wrong(f, j, "an integer of less than 2^53, or a string of "
+		     "digits");
 }
 
 static int read_stream(struct want *w, const struct json *j, struct fault *f)
@@ -459,7 +471,7 @@ static int check_pairs(const struct want *w, struct fault *f)
 		return fault_set(f, BAD, "invalid_value",
 				 "max_completion_tokens", "'max_tokens' and "
 				 "'max_completion_tokens' exclude each other");
-	if (w->stream_usage && !w->stream)
+	if (is_said(w, "stream_options") && !w->stream)
 		return fault_set(f, BAD, "invalid_value", "stream_options",
 				 "'stream_options' needs 'stream'");
 	if (w->top && !w->logprobs)

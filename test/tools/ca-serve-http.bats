@@ -398,7 +398,10 @@ foreign_template() {
 	for said in 'Content-Length: 3\r\nContent-Length: 40' \
 		'Content-Length: 40\r\nContent-Length: 3' \
 		'Content-Length: 3\r\nTransfer-Encoding: chunked' \
-		'Transfer-Encoding: chunked\r\nContent-Length: 3'; do
+		'Transfer-Encoding: chunked\r\nContent-Length: 3' \
+		'Transfer-Encoding: identity\r\nTransfer-Encoding: chunked' \
+		'Transfer-Encoding: gzip, chunked' \
+		'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked'; do
 		printf '%b' "POST /v1/completions HTTP/1.1\r\nHost: x\r\n$said\r\n\r\n$say" >body
 		exec 8<>"/dev/tcp/127.0.0.1/${url##*:}"
 		cat body >&8		# at once: it is answered early
@@ -407,7 +410,7 @@ foreign_template() {
 		# One answer, and the connection is closed.
 		[ "$(grep -c '^HTTP/1.1 ' said)" = 1 ]
 		grep -q '^HTTP/1.1 400 ' said
-		grep -q '"invalid_length"' said
+		grep -Eq '"invalid_(length|encoding)"' said
 	done
 	for code in gzip:415 identity:200; do
 		[ "$(ask /v1/completions -H "Content-Encoding: ${code%:*}" \
@@ -584,6 +587,76 @@ make_other() {
 	serve
 	[ "$(weights)" = "1 ${second#* }" ]
 	finish
+}
+
+# All weights of model.norm are made what a diverged training leaves.
+spoil() { # folder, value
+	python3 - "$@" <<-'END'
+		import json, struct, sys
+		path = sys.argv[1] + "/model.safetensors"
+		raw = bytearray(open(path, "rb").read())
+		size = struct.unpack("<Q", raw[:8])[0]
+		a, b = json.loads(raw[8:8 + size])["model.norm.weight"]["data_offsets"]
+		raw[8 + size + a:8 + size + b] = struct.pack("<f", float(sys.argv[2])) * ((b - a) // 4)
+		open(path, "wb").write(raw)
+	END
+}
+
+@test "weights that compute no number fail requests, and are replaced" {
+	cp -r model nan
+	cp -r model inf
+	spoil nan nan
+	spoil inf inf
+	serve
+	for bad in nan inf; do
+		[ "$(ask /reload -d "{\"model\":\"$bad\"}")" = 200 ]
+		for how in '"temperature":0' '"temperature":1'; do
+			[ "$(text "{\"prompt\":\"a\",\"max_tokens\":3,$how}")" = 500 ]
+			jq -e '.error.message | test("not finite")' answer
+		done
+	done
+	[ "$(metric failed_total)" = 4 ]
+	[ "$(ask /reload -d '{"model":"model"}')" = 200 ]
+	[ "$(text '{"prompt":"a","max_tokens":3}')" = 200 ]
+	finish
+}
+
+@test "temperatures near zero are refused, seeds are exact, no logarithm is above zero" {
+	serve
+	for n in 9007199254740993 12345678901234567890 '[{"a":1e300}]'; do
+		[ "$(chat "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"response_format\":
+			{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":
+			{\"const\":$n}}}}")" = 400 ]
+		jq -e '.error.message | test("2\\^53")' answer
+	done
+	for t in 1e-30 1e-8 0.009; do
+		[ "$(text "{\"prompt\":\"a\",\"temperature\":$t}")" = 400 ]
+		jq -e '.error.param == "temperature"' answer
+	done
+	for seed in 9007199254740992 9007199254740993 -9007199254740992 9223372036854775807; do
+		[ "$(text "{\"prompt\":\"a\",\"seed\":$seed}")" = 400 ]
+		jq -e '.error.param == "seed"' answer
+	done
+	for seed in 9007199254740991 -1 '"18446744073709551615"'; do
+		[ "$(text "{\"prompt\":\"a\",\"max_tokens\":1,\"seed\":$seed}")" = 200 ]
+	done
+	for t in 0.01 0.1; do
+		[ "$(text "{\"prompt\":\"a\",\"max_tokens\":60,\"temperature\":$t,
+			\"ignore_eos\":true,\"logprobs\":0}")" = 200 ]
+		jq -e '.choices[0].logprobs.token_logprobs | length == 60 and max <= 0' answer
+	done
+	finish
+}
+
+@test "what a server would start with in vain is said at its start" {
+	status=0
+	"$bin/ca-serve" --device cpu -m model --port 0 --temperature 1e-9 2>err || status=$?
+	[ "$status" = 64 ]
+	printf 'a\nb\n' >keys
+	status=0
+	"$bin/ca-serve" --device cpu -m model --port 0 --key-file keys 2>err || status=$?
+	[ "$status" = 78 ]
+	grep -q 'on one line' err
 }
 
 @test "weights that are not whole leave the old ones in use" {

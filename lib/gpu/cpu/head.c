@@ -28,6 +28,13 @@ static float log_sum(const float *x, int v, float inv_temp)
 	return max * inv_temp + logf(vec_sum(&sum) + tail);
 }
 
+/* Rounding may carry a logarithm of a probability past zero; a value that is
+ * none stays so. */
+static float at_most_0(float x)
+{
+	return x > 0 ? 0 : x;
+}
+
 /* -sum p log p = lse - sum p x / temperature. */
 static float entropy(const float *x, int v, float inv_temp, float lse)
 {
@@ -62,7 +69,7 @@ void CPU_OP(pick)(struct gpu *g, const struct gpu_pick *a)
 				 (size_t)i * (size_t)a->v;
 
 		lse[i] = log_sum(x, a->v, a->inv_temp);
-		lp[i] = x[target[i]] * a->inv_temp - lse[i];
+		lp[i] = at_most_0(x[target[i]] * a->inv_temp - lse[i]);
 		if (ent)
 			ent[i] = entropy(x, a->v, a->inv_temp, lse[i]);
 	}
@@ -211,7 +218,7 @@ void CPU_OP(sample)(struct gpu *g, const struct gpu_sample *a)
 			 largest(x, a->v);
 		free(w);
 		((int32_t *)a->id)[i] = id;
-		((float *)a->logprob)[i] = x[id] * inv - lse;
+		((float *)a->logprob)[i] = at_most_0(x[id] * inv - lse);
 	}
 	if (failed)
 		err_set(&g->failed, CA_UNAVAILABLE, "no memory to sample");

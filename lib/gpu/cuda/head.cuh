@@ -87,6 +87,12 @@ __device__ inline float log_sum(const float *x, int v, float inv_temp, float *mo
 	return top * inv_temp + logf(warp_sum(sum));
 }
 
+// Rounding may carry a logarithm of a probability past zero; a value that is none stays so.
+__device__ inline float at_most_0(float x)
+{
+	return x > 0 ? 0 : x;
+}
+
 extern "C" __global__ void k_pick(float *lp, float *ent, float *lse, const float *logits,
 				  const int *target, int v, float inv_temp)
 {
@@ -105,7 +111,7 @@ extern "C" __global__ void k_pick(float *lp, float *ent, float *lse, const float
 	if (threadIdx.x)
 		return;
 	lse[r] = l;
-	lp[r] = x[target[r]] * inv_temp - l;
+	lp[r] = at_most_0(x[target[r]] * inv_temp - l);
 	if (ent)
 		ent[r] = -sum;
 }
@@ -312,6 +318,6 @@ extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, con
 	}
 	if (threadIdx.x == 0) {
 		id[r] = best;
-		lp[r] = x[best] * inv - l;
+		lp[r] = at_most_0(x[best] * inv - l);
 	}
 }
