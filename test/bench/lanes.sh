@@ -4,8 +4,9 @@
 # lanes.sh [-s SECONDS] [-o DIR] LIST [LIST ...]: what is measured on CUDA, in little time.
 # The k-th LIST, words in one argument, runs on the k-th GPU, one word after the other, beside
 # the other lists; SECONDS (540) after the start all that still runs is ended.  Each word's
-# output is DIR/WORD.log (DIR: lanes), and what it keeps in order to go on the next time is in
-# DIR too.  Words:
+# output is DIR/K.WORD.log (DIR: lanes), and what it keeps in order to go on the next time is in
+# DIR too.  Lanes share the processors: a time that is to count wants one list.  Exit 1 when a
+# word failed, or did not begin or end in time.  Words:
 #   refs:GLOB        KernelBench's references as their own candidates (KERNELBENCH)
 #   pairs:N          KernelBench's evaluator beside ours (KERNELBENCH, CUDA_L1_PAIRS)
 #   same:N           references paid as their own candidates, of N full runs
@@ -33,11 +34,12 @@ command_of() { # word: its command in "${run[@]}"
 	local arg=${1#*:}
 	case $1 in
 	refs:*)
-		run=(test/kernelbench-refs.sh -j 4 -s "$dir/refs.sizes.$gpu" -d "$dir/refs.done"
-			cuda "$arg")
+		run=(test/kernelbench-refs.sh -j 4 -s "$dir/refs.sizes.$gpu"
+			-d "$dir/refs.done.$gpu" cuda "$arg")
 		;;
 	pairs:*)
-		run=(test/kernelbench-pairs.sh -n "$arg" -k "$dir/pairs.ndjson" "$CUDA_L1_PAIRS")
+		run=(test/kernelbench-pairs.sh -n "$arg" -k "$dir/pairs.$gpu.ndjson"
+			"$CUDA_L1_PAIRS")
 		;;
 	same:*) run=(test/judge-stats.sh -p s -n "$arg" -j 3 -k "$dir/same.$gpu.ndjson" cuda) ;;
 	attacks:*) run=(test/attacks/run.sh -r "$arg" cuda) ;;
@@ -56,7 +58,7 @@ command_of() { # word: its command in "${run[@]}"
 }
 
 lane() { # number, words
-	local gpu=$1 word rc began left
+	local gpu=$1 word rc began left all=0
 	local -a run
 	export CUDA_VISIBLE_DEVICES=$gpu
 	for word in $2; do
@@ -64,12 +66,14 @@ lane() { # number, words
 		command_of "$word"
 		if [ "$left" -lt 5 ]; then
 			echo "$word: no time left"
+			all=1
 			continue
 		fi
 		timeout -k 5 "$left" "${run[@]}" </dev/null \
-			>"$dir/${word//[^a-zA-Z0-9_.]/-}.log" 2>&1 || rc=$?
+			>"$dir/$gpu.${word//[^a-zA-Z0-9_.]/-}.log" 2>&1 || rc=$? all=1
 		echo "$word: status $rc, $((SECONDS - began)) s"
 	done
+	return $all
 }
 
 set -f	# globs are for whom they are handed to
@@ -81,6 +85,11 @@ for list; do
 done
 for list; do
 	lane $gpu "$list" &
+	lanes[gpu]=$!
 	gpu=$((gpu + 1))
 done
-wait
+rc=0
+for pid in "${lanes[@]}"; do
+	wait "$pid" || rc=1
+done
+exit $rc

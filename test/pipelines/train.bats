@@ -116,6 +116,7 @@ step() {
 		[ ! -s killed/url ] || break
 		sleep 0.1
 	done
+	curl -fsS -m 5 "$(cat killed/url)/models" >models
 	kill -9 $!
 	# The server goes at once; rollouts end for want of it.
 	for _ in {1..600}; do
