@@ -73,15 +73,15 @@ static void written(void *ctx)
 	judging_written(&s->full);
 }
 
-/* What may have been the moment's as well as the candidate's. */
-static int may_pass(const struct rec *r)
+/* Whether a field says what may have been the moment's as well as the
+ * candidate's. */
+static int may_pass(const struct rec *r, const char *field)
 {
 	static const enum status some[] = {
 		ST_TIMEOUT, ST_KILLED, ST_CRASHED, ST_OOM, ST_RULES_FALLBACK,
-		ST_TAMPERED,
+		ST_TAMPERED, ST_BUILD_TIMEOUT, ST_INVALID_REFERENCE,
 	};
-	const char *word = json_get_str(rec_get(r, "verify"), "status", "");
-
+	const char *word = json_get_str(rec_get(r, field), "status", "");
 	const enum status s = status_parse(word);
 	int may = 0;
 
@@ -98,7 +98,9 @@ static int offer_try(const struct serve *s, struct rec *r, struct err *e)
 		return 0;
 	if (verdicts_offer(s->remember, "try", r, e))
 		return -1;
-	if (rec_drop(r, "profile") || (may_pass(r) && rec_drop(r, "verify")))
+	if (rec_drop(r, "profile") ||
+	    (may_pass(r, "verify") && rec_drop(r, "verify")) ||
+	    (may_pass(r, "build") && rec_drop(r, "build")))
 		return err_set(e, CA_SOFTWARE, "out of memory");
 	return rec_refresh(r, e);
 }

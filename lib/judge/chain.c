@@ -190,8 +190,9 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	int before = 0, during = 0, unparked = 0, still = 0, cleared = 0;
+	int before = 0, during = 0, unparked = 0, still = 0;
 
+	j->beside = judge_on_cuda(j);
 	while (before < BEFORE_MAX && during < DURING_MAX) {
 		j->loaded = j->unleased = j->aside = 0;
 		attempt(j, s, result);
@@ -211,9 +212,9 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 			continue;
 		}
 		/* Nor is what others are judged in side by side. */
-		if ((f->status == ST_OOM || f->oom) && !cleared &&
-		    !j->undead && judge_on_cuda(j)) {
-			cleared = 1;
+		if ((f->status == ST_OOM || f->oom) && j->beside &&
+		    !j->undead) {
+			j->beside = 0;
 			if (judge_clear(j, f))
 				return stage_interrupted() ?
 				       err_set(e, CA_TEMPFAIL, "interrupted") :

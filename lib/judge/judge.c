@@ -194,13 +194,21 @@ void room_leave(int *fd)
 int judge_enter(struct judge *j, int exclusive, struct err *e)
 {
 	int64_t began = now_ns();
-	int rc = 0;
+	int rc;
 
-	/* Held with the lease for those of the last record who still end. */
-	if (j->room < 0)
+	/* Nobody waits for room with the lease in hand. */
+	if (exclusive || room_enter(j, 0, 0, &j->room, NULL)) {
+		judge_rest(j);
 		rc = room_enter(j, 0, j->o.lease_s, &j->room, e);
+	} else {
+		rc = 0;
+	}
 	spent(j, SPENT_LEASE, began);
-	return rc ? rc : judge_lease(j, exclusive, e);
+	if (!rc)
+		rc = judge_lease(j, exclusive, e);
+	if (rc)
+		room_leave(&j->room);
+	return rc;
 }
 
 int judge_clear(struct judge *j, struct fail *f)
@@ -259,6 +267,8 @@ void judge_leave(struct judge *j)
 		    (!judge_on_cuda(j) || ahead_parks(j));
 
 	if (later && !j->dev->ops->share(j->dev)) {
+		/* Who wants to be alone in memory wants the lease, too. */
+		room_leave(&j->room);
 		j->rests = 1;
 		return;
 	}

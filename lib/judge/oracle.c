@@ -333,6 +333,12 @@ int oracle_expect(struct judge *j, struct oracle *o, uint64_t seed,
 		    expect_request(j, o, seed, precision, m, f))
 			return -1;
 	}
+	if (m->end == END_OOM && j->beside) {
+		fail_set(f, ST_INFRA_ERROR, PHASE_FORWARD, "no memory for the "
+			 "reference beside others");
+		f->oom = 1;
+		return -1;
+	}
 	if (!native && m->end != END_OK)
 		return 1;
 	if (refused(m, f))

@@ -58,6 +58,8 @@ struct judge {
 	int keeps;		/* trusted runners are */
 	int rests;		/* a shared lease is held for those who end */
 	int room;		/* room_enter's, -1 */
+	int beside;		/* others may have the memory that is short:
+				 * once more without them before that counts */
 	int defers;		/* there is room for memory that judge_free */
 	struct mem later[LATER_MAX];	/* leaves for later */
 	size_t nlater;
@@ -115,8 +117,8 @@ int room_enter(const struct judge *j, int alone, double seconds, int *fd,
 	       struct err *e);
 void room_leave(int *fd);
 
-/* For a record: room beside others, which ends when what the record had on the
- * device has (judge_leave, judge_rest), then the lease. */
+/* For a record: room beside others, which ends with judge_leave, then the
+ * lease, which then still holds who wants to be alone. */
 int judge_enter(struct judge *j, int exclusive, struct err *e);
 /* For one more attempt, since memory was short and others may have had it:
  * gives all back, and comes again when nobody else is there.  The lease is

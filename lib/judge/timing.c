@@ -392,8 +392,13 @@ static int recall(struct judge *j, struct timing *t)
 }
 
 /* A racer failed.  -1 when that ends the timing. */
-static int drop_out(struct timing *t, enum racer who, struct fail *f)
+static int drop_out(const struct judge *j, struct timing *t, enum racer who,
+		    struct fail *f)
 {
+	if (f->status == ST_OOM && j->beside) {
+		f->oom = 1;
+		return -1;
+	}
 	if (f->fault || who == RACE_CANDIDATE || f->status == ST_INFRA_ERROR)
 		return -1;
 	if (who == RACE_EAGER) {
@@ -444,7 +449,7 @@ static int one_round(struct judge *j, struct oracle *o,
 
 		if (!t->race[who].runs)
 			continue;
-		if (run_process(j, o, g, t, who, f) && drop_out(t, who, f))
+		if (run_process(j, o, g, t, who, f) && drop_out(j, t, who, f))
 			return -1;
 	}
 	if (recall(j, t) && calibrate(j, o, t, f))

@@ -38,8 +38,11 @@ int trial_init(struct trial *t, struct judge *j, struct oracle *o,
 	for (size_t i = 0; i < CA_LEAVES; i++)
 		cmp_result_init(&t->sum[i]);
 	if (d->private_mem(j->dev, o->expect_bytes, &t->got, &e) ||
-	    d->private_mem(j->dev, o->expect_bytes, &t->ref, &e))
-		return infra(f, &e);
+	    d->private_mem(j->dev, o->expect_bytes, &t->ref, &e)) {
+		infra(f, &e);
+		f->oom = e.code == CA_UNAVAILABLE;
+		return -1;
+	}
 	return 0;
 }
 

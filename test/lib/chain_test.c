@@ -151,8 +151,9 @@ int main(void)
 	};
 	int rc;
 
-	if (!mkdtemp(dir) || setenv("CA_CACHE", dir, 1))
+	if (!mkdtemp(dir) || setenv("CA_CACHE", dir, 1) ||
+	    unsetenv("CA_PARK_CUDA"))
 		return 1;
 	rc = cmocka_run_group_tests(tests, NULL, NULL);
-	return rc;
+	return remove_tree(dir, NULL) || rc;
 }
