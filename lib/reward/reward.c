@@ -337,6 +337,8 @@ void reward_compute(const struct rec *r, const struct reward_rules *rules,
 		is_null(out, "not judged");
 	else
 		decide(verify, profile, rules, out);
+	/* What is wrong stays so, however it was timed. */
+	out->provisional &= !out->known || out->value >= 0;
 	json_free(verify);
 	json_free(profile);
 }
