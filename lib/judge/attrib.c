@@ -518,6 +518,16 @@ int attrib_is_close(const struct attribution *a,
 	return !attrib_judge(a, &busy, text, sizeof(text));
 }
 
+int attrib_is_python(const struct attribution *a,
+		     const struct attrib_idle *idle)
+{
+	struct attrib_idle busy = *idle;
+	char text[256];
+
+	busy.user_ns *= BUSY;
+	return !attrib_judge(a, &busy, text, sizeof(text));
+}
+
 int attrib_doubts(const struct attribution *a, const struct attrib_idle *idle)
 {
 	double ns = a->all.often, each = rhythm(a);

@@ -87,6 +87,11 @@ int attrib_is_close(const struct attribution *a,
 int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 		 char *text, size_t len);
 
+/* Of what attrib_judge found: whether it is only that Python takes so much
+ * longer than the kernels as it may where everything is slow for a while. */
+int attrib_is_python(const struct attribution *a,
+		     const struct attrib_idle *idle);
+
 /* Whether something was seen that does not decide, of code that is neither the
  * candidate's nor torch's or at times that nobody can foresee, and more calls
  * could tell whether it is more than chance. */

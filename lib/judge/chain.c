@@ -190,7 +190,7 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
 {
-	int before = 0, during = 0, unparked = 0, still = 0;
+	int before = 0, during = 0, unparked = 0, still = 0, doubted = 0;
 
 	j->beside = judge_on_cuda(j);
 	while (before < BEFORE_MAX && during < DURING_MAX) {
@@ -219,6 +219,10 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 				return stage_interrupted() ?
 				       err_set(e, CA_TEMPFAIL, "interrupted") :
 				       0;
+			continue;
+		}
+		if (f->doubt && !doubted) {
+			doubted = 1;
 			continue;
 		}
 		if (!f->fault)

@@ -52,9 +52,9 @@ void chain_write_prov(struct judge *j, int64_t began, struct jw *w);
  * was killed while it started, a task that ends its process) count for
  * nothing against it, and the third ends the judging as it is.  Where a GPU's
  * memory was short, once more without others' records beside it, which may
- * have had it.  `f` is part of the result.  -1 when no attempt can help: no
- * host starts here (CA_UNAVAILABLE), the device is gone, or an interrupt came
- * (CA_TEMPFAIL).
+ * have had it; once more too where a slow machine would look the same.  `f`
+ * is part of the result.  -1 when no attempt can help: no host starts here
+ * (CA_UNAVAILABLE), the device is gone, or an interrupt came (CA_TEMPFAIL).
  */
 typedef void chain_attempt(struct judge *j, const struct subject *s,
 			   void *result);

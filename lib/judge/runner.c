@@ -33,7 +33,7 @@ int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	f->status = s;
 	f->phase = phase;
 	f->fault = s == ST_INFRA_ERROR;
-	f->oom = 0;
+	f->oom = f->doubt = 0;
 	f->apart = f->killed = 0;
 	va_start(ap, fmt);
 	vsnprintf(f->text, sizeof(f->text), fmt, ap);

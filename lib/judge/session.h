@@ -89,6 +89,7 @@ struct fail {
 				 * the oracle died, the device broke; judge
 				 * again */
 	int oom;		/* it asked for more memory than was left */
+	int doubt;		/* a slow machine looks the same: once more */
 	int apart;		/* the candidate has no part in it; */
 	int killed;		/* its process was, by whomever */
 	char text[CA_TEXT + 256];	/* for people */

@@ -343,7 +343,7 @@ int trial_attribute(struct judge *j, struct oracle *o,
 {
 	struct attrib_idle idle = j->idle;
 	char text[256];
-	int said;
+	int said, doubt = 0;
 
 	idle.parts = o->first.nleaf;
 	if (!j->dev->witnessed || j->rules->torch || weakened("witness"))
@@ -353,8 +353,12 @@ int trial_attribute(struct judge *j, struct oracle *o,
 		if (idle_by_now(j, o, &idle, f))
 			return -1;
 		said = attrib_judge(a, &idle, text, sizeof(text));
+		doubt = said > 0 && attrib_is_python(a, &idle);
 	}
-	return conclude(said, text, f);
+	if (!conclude(said, text, f))
+		return 0;
+	f->doubt = doubt;
+	return -1;
 }
 
 void trial_origin(const struct judge *j, const struct runner *r,

@@ -47,7 +47,7 @@ static const struct device_ops cpu = {
 
 struct seen {
 	struct fail f;
-	int calls, enough_when_alone;
+	int calls, enough_when_alone, doubts;
 	int room[4];		/* 1: nobody else could come */
 	int lease[4];
 };
@@ -72,6 +72,12 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	memset(&seen->f, 0, sizeof(seen->f));
 	seen->room[i] = is_alone();
 	seen->lease[i] = held;
+	if (seen->doubts) {
+		if (seen->calls <= seen->doubts)
+			fail_set(&seen->f, ST_RULES_FALLBACK, 0, "slow");
+		seen->f.doubt = seen->f.status != ST_OK;
+		return;
+	}
 	if (!seen->room[i] || !seen->enough_when_alone)
 		fail_set(&seen->f, ST_OOM, 0, "no memory");
 }
@@ -141,6 +147,19 @@ static void on_the_cpu_the_system_divides(void **state)
 	assert_int_equal(s.calls, 1);
 }
 
+static void what_is_in_doubt_is_judged_twice(void **state)
+{
+	struct seen once = { .doubts = 1 }, always = { .doubts = 9 };
+
+	(void)state;
+	judge_with(&cpu, &once);
+	assert_int_equal(once.f.status, ST_OK);
+	assert_int_equal(once.calls, 2);
+	judge_with(&cpu, &always);
+	assert_int_equal(always.f.status, ST_RULES_FALLBACK);
+	assert_int_equal(always.calls, 2);
+}
+
 int main(void)
 {
 	static char dir[] = "/tmp/chain_test.XXXXXX";
@@ -148,6 +167,7 @@ int main(void)
 		cmocka_unit_test(memory_that_others_had_is_no_fault),
 		cmocka_unit_test(too_much_is_too_much_alone),
 		cmocka_unit_test(on_the_cpu_the_system_divides),
+		cmocka_unit_test(what_is_in_doubt_is_judged_twice),
 	};
 	int rc;
 
