@@ -184,7 +184,7 @@ bench: all
 
 bench-gpu: all test-bins
 	@for b in bracket_bench row_bench 'attn_bench time'; do $B/test/gpu/$$b || exit; done
-	@test/bench/clock.sh && test/bench/stages.sh cuda && test/bench/engine.sh cuda
+	@test/bench/clock.sh && test/bench/stages.sh cuda
 	@[ -z "$${CUDA_AGENT_WORKDIR-}" ] || test/bench/try.sh
 	@[ -z "$${KERNELBENCH-}" ] || \
 		test/bench/kernelbench.sh "$${CUDA_L1_PAIRS:?}"

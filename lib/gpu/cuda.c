@@ -213,35 +213,26 @@ void cuda_launch(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 	      "launch");
 }
 
-/* With attributes that are to be so. */
-static void launch_with(struct cuda *c, const int *id, unsigned n, cu_fn fn,
+/* With one attribute that is to be so. */
+static void launch_with(struct cuda *c, int id, cu_fn fn,
 			struct cuda_grid grid, unsigned threads,
 			unsigned shared, void **args)
 {
-	struct cu_launch_attr attr[] = {
-		{ .id = id[0], .value.allowed = 1 },
-		{ .id = id[n - 1], .value.allowed = 1 }
-	};
+	struct cu_launch_attr attr = { .id = id, .value.allowed = 1 };
 	const struct cu_launch l = {
 		.grid = { grid.x, grid.y, grid.z }, .block = { threads, 1, 1 },
-		.shared = shared, .stream = c->dev->stream, .attr = attr,
-		.nattr = n
+		.shared = shared, .stream = c->dev->stream, .attr = &attr,
+		.nattr = 1
 	};
 
 	if (grid.x && grid.y && grid.z)
 		check(c, c->dev->api->LaunchEx(&l, fn, args, NULL), "launch");
 }
 
-#ifndef STEP_EARLY
-#define STEP_EARLY 0
-#endif
-
 void cuda_launch_together(struct cuda *c, cu_fn fn, unsigned blocks,
 			  unsigned threads, unsigned shared, void **args)
 {
-	static const int id[] = { CU_LAUNCH_TOGETHER, CU_LAUNCH_EARLY };
-
-	launch_with(c, id, 1 + STEP_EARLY, fn,
+	launch_with(c, CU_LAUNCH_TOGETHER, fn,
 		    (struct cuda_grid){ blocks, 1, 1 }, threads, shared,
 		    args);
 }
@@ -249,12 +240,11 @@ void cuda_launch_together(struct cuda *c, cu_fn fn, unsigned blocks,
 void cuda_launch_early(struct cuda *c, cu_fn fn, struct cuda_grid grid,
 		       unsigned threads, unsigned shared, void **args)
 {
-	static const int id[] = { CU_LAUNCH_EARLY };
-
 	if (c->dev->info.major < 9)
 		cuda_launch(c, fn, grid, threads, shared, args);
 	else
-		launch_with(c, id, 1, fn, grid, threads, shared, args);
+		launch_with(c, CU_LAUNCH_EARLY, fn, grid, threads, shared,
+			    args);
 }
 
 unsigned cuda_tile_bytes(int tiles, int dim)
@@ -318,10 +308,9 @@ static int allow_tiles(struct cuda *c, struct err *e)
 		{ c->wg_128_2, cuda_hopper_bytes(128, 128 + 4 * 128) },
 		{ c->stream_64, cuda_hopper_bytes(64, HOPPER_STREAM_64) },
 		{ c->stream_128, cuda_hopper_bytes(128, HOPPER_STREAM_128) },
-		{ c->stream_dq_64, cuda_hopper_bytes(64, HOPPER_STREAM_DQ) },
-		{ c->stream_dkdv_64,
-		  cuda_hopper_bytes(64, HOPPER_STREAM_DKDV) },
+		{ c->wg_dq_64, cuda_hopper_bytes(64, HOPPER_DQ_64) },
 		{ c->wg_dq_128, cuda_hopper_bytes(128, HOPPER_DQ_128) },
+		{ c->wg_dkdv_64, cuda_hopper_bytes(64, HOPPER_DKDV) },
 		{ c->wg_dkdv_128, cuda_hopper_bytes(128, HOPPER_DKDV) },
 	};
 

@@ -13,9 +13,8 @@
 	X(embed) X(embed_back) X(rmsnorm) X(rmsnorm_dx) X(column_parts) \
 	X(add_parts) X(bias) X(swiglu) X(swiglu_back) X(rows) X(score) \
 	X(score_dx) X(score_dw) X(adamw) X(sumsq) X(sum_double) X(pick) \
-	X(pick_back) X(sample) X(sample_runs) X(gemm_plain) X(rope) \
-	X(rope_back) X(attn_8) X(attn_16) X(attn_32) X(attn_delta) \
-	X(attn_dq) X(attn_dkdv)
+	X(pick_back) X(sample) X(gemm_plain) X(rope) X(rope_back) X(attn_8) \
+	X(attn_16) X(attn_32) X(attn_delta) X(attn_dq) X(attn_dkdv)
 /* Only with bf16 activations. */
 #define CUDA_KERNELS_BF16(X) \
 	X(gemm) X(gemv1) X(gemv2) X(gemv4) X(gemv8) \
@@ -29,8 +28,7 @@
 #define CUDA_KERNELS_HOPPER(X) \
 	X(wg_64_1) X(wg_64_3) X(wg_128_1) X(wg_128_2) X(wg_merge) \
 	X(stream_64) X(stream_128) X(stream_join) \
-	X(stream_dq_64) X(stream_dkdv_64) \
-	X(wg_dq_128) X(wg_dkdv_128) \
+	X(wg_dq_64) X(wg_dq_128) X(wg_dkdv_64) X(wg_dkdv_128) \
 	X(step)
 
 struct cuda {
@@ -77,13 +75,12 @@ unsigned cuda_row_bytes(const struct cuda *c, int slots);
 
 /* Of a kernel of hopper.cuh whose tiles have so many rows together. */
 unsigned cuda_hopper_bytes(int dim, int rows);
+#define HOPPER_DQ_64	(2 * 64 + 6 * 64)
 #define HOPPER_DQ_128	(2 * 128 + 6 * 64)
 /* With four rows' room for numbers of rows. */
 #define HOPPER_DKDV	(2 * 128 + 8 * 64 + 4)
 #define HOPPER_STREAM_64  (3 * 64 + 8 * 128)
 #define HOPPER_STREAM_128 (2 * 64 + 6 * 128)
-#define HOPPER_STREAM_DQ  (2 * 192 + 8 * 64)
-#define HOPPER_STREAM_DKDV (2 * 128 + 8 * 64 + 6)
 
 /* Among ranks (cuda_comm.c); see struct gpu_ops.  cuda_comm_wait waits for
  * the device's stream, and for nothing when it is alone: 0, or -1 when nothing

@@ -10,7 +10,6 @@
 #define WIDE_PARTS 256
 #define PART_BYTES ((size_t)16 << 20)	/* sums of parts of keys */
 #define STREAM_PARTS 64		/* stream.cuh's */
-#define SAMPLE_FEW 16		/* rows that several blocks sum */
 #define GEMV_ROWS 8		/* more of them go to cuBLASLt */
 
 /* LAUNCH(kernel, x, y, z, threads, shared, &argument, ...) */
@@ -504,12 +503,19 @@ static int stream_parts(const struct cuda *c, const struct gpu_attn *a,
 	return (int)best;
 }
 
-/* A block for each tile of a head's rows in a sequence or part of one; the
- * last dimension is the slowest. */
+#ifndef HEAVY_FIRST
+#define HEAVY_FIRST 0			/* hopper.cuh's */
+#endif
+
+/* A block for each tile of a head's rows in a sequence or part of one. */
 static struct cuda_grid tile_grid(size_t tiles, int heads, int seqs)
 {
-	return (struct cuda_grid){ (unsigned)heads, (unsigned)seqs,
-				   (unsigned)tiles };
+	struct cuda_grid g = { (unsigned)tiles, (unsigned)heads,
+			       (unsigned)seqs };
+
+	if (HEAVY_FIRST)
+		g = (struct cuda_grid){ g.y, g.z, g.x };
+	return g;
 }
 
 static void join_parts(struct cuda *c, struct attention *t)
@@ -595,19 +601,18 @@ static void hopper_back(struct cuda *c, struct attention_back *t,
 			size_t most)
 {
 	size_t rows = most * (size_t)(t->heads / t->kv_heads);
-	int few = t->dim == 64;		/* and what is read streams */
+	unsigned dq = cuda_hopper_bytes(t->dim, t->dim == 64 ? HOPPER_DQ_64 :
+					HOPPER_DQ_128);
+	unsigned dkdv = cuda_hopper_bytes(t->dim, HOPPER_DKDV);
 	void *args[] = { t };
 
-	cuda_launch(c, few ? c->stream_dq_64 : c->wg_dq_128,
-		    tile_grid(ceil_div(rows, few ? 192 : 128), t->kv_heads,
-			      t->nseq), few ? 512 : 256,
-		    cuda_hopper_bytes(t->dim, few ? HOPPER_STREAM_DQ :
-				      HOPPER_DQ_128), args);
-	cuda_launch(c, few ? c->stream_dkdv_64 : c->wg_dkdv_128,
+	cuda_launch(c, t->dim == 64 ? c->wg_dq_64 : c->wg_dq_128,
+		    tile_grid(ceil_div(rows, t->dim == 64 ? 64 : 128),
+			      t->kv_heads, t->nseq),
+		    t->dim == 64 ? 128 : 256, dq, args);
+	cuda_launch(c, t->dim == 64 ? c->wg_dkdv_64 : c->wg_dkdv_128,
 		    tile_grid(ceil_div(most, 128), t->kv_heads, t->nseq),
-		    few ? 384 : 256,
-		    cuda_hopper_bytes(t->dim, few ? HOPPER_STREAM_DKDV :
-				      HOPPER_DKDV), args);
+		    256, dkdv, args);
 }
 
 static void flash_back(struct cuda *c, struct attention_back *t, size_t tiles)
@@ -676,15 +681,10 @@ void cuda_pick_back(struct gpu *g, const struct gpu_pick_back *a)
 void cuda_sample(struct gpu *g, const struct gpu_sample *a)
 {
 	struct cuda *c = of(g);
-	/* A block for a row leaves most of the GPU idle. */
-	void *runs = a->m <= SAMPLE_FEW ? cuda_work(c) : NULL;
 
-	if (runs)
-		LAUNCH_EARLY(sample_runs, 8, a->m, 1, 128, 0, &runs,
-			     ARG(a->logits), ARG(a->temp), ARG(a->v));
 	LAUNCH_EARLY(sample, a->m, 1, 1, 1024, 0, ARG(a->id), ARG(a->logprob),
 	       ARG(a->logits), ARG(a->temp), ARG(a->top_p), ARG(a->top_k),
-	       ARG(a->min_p), ARG(a->u), &runs, ARG(a->v));
+	       ARG(a->min_p), ARG(a->u), ARG(a->v));
 }
 
 void cuda_adamw(struct gpu *g, const struct gpu_adamw *a)

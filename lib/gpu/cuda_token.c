@@ -63,17 +63,15 @@ static int share_out(struct step *s, int blocks)
 
 		s->share[i] = share_of(pairs, pieces_of(k[i], PIECE), &turns);
 		most = at_least(most, turns);
-		/* Rows of odd ones are bf16. */
-		s->row = at_least(s->row, pieces_of(k[i], PIECE) * PIECE >>
-					  i % 2);
+		s->row = at_least(s->row, pieces_of(k[i], PIECE) * PIECE);
 	}
 	fixed = s->row * 4 + most * WARPS * 8 + s->dim * 4 +
 		s->layers * (int)sizeof(struct step_layer);
 	s->slots = fixed < CUDA_STEP_BYTES ?
-		   (CUDA_STEP_BYTES - fixed) / (WARPS * (SLOT + 16)) : 0;
+		   (CUDA_STEP_BYTES - fixed) / (WARPS * (SLOT + 8)) : 0;
 	s->window = WINDOW;
 	return s->slots < LEAST_SLOTS ? 0 :
-	       fixed + s->slots * WARPS * (SLOT + 16);
+	       fixed + s->slots * WARPS * (SLOT + 8);
 }
 
 /* Where blocks' words lie, behind the counters; -1: too little room. */
@@ -124,7 +122,7 @@ int cuda_token(struct gpu *g, const struct gpu_token *a)
 	bytes = share_out(&s, sms);
 	if (!bytes || share_words(&s, a->met, sms))
 		return 0;
-	cuda_launch_together(c, c->step, (unsigned)sms, 32 * 2 * WARPS,
+	cuda_launch_together(c, c->step, (unsigned)sms, 32 * (WARPS + 1),
 			     (unsigned)bytes, args);
 	return 1;
 }

@@ -39,18 +39,24 @@ __device__ inline void each_four(const float *x, int from, int to, int stride, i
 				i + 3 < to ? x[i + 3] : -INF));
 }
 
-#define RUNS 32				// of a row
-
-// A run of the words of a row, whole pieces of four.
-__device__ inline int run_of(int v) { return ((v + RUNS - 1) / RUNS + 3) / 4 * 4; }
-
-// Run i by a warp: the largest, and the sum of exponentials less it.
-__device__ inline float2 run_sum(const float *x, int v, float inv_temp, int i)
+// A warp's run of the words of a row, whole pieces of four.
+__device__ inline int run_of(int v)
 {
-	int run = run_of(v);
+	int warps = blockDim.x / WARP;
+
+	return ((v + warps - 1) / warps + 3) / 4 * 4;
+}
+
+// In one pass, a warp a run; every thread gets it.  mass[w], if not NULL, becomes the sum of run w
+// of exponentials less the largest, which `most` gets.
+__device__ inline float log_sum(const float *x, int v, float inv_temp, float *most = nullptr,
+				float *mass = nullptr)
+{
+	__shared__ float tops[32], sums[32];
+	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, run = run_of(v);
 	float top = -INF, sum = 0, all;
 
-	each_four(x, i * run, min(v, (i + 1) * run), WARP, threadIdx.x % WARP, [&](float4 f) {
+	each_four(x, warp * run, min(v, (warp + 1) * run), WARP, lane, [&](float4 f) {
 		float high = fmaxf(fmaxf(f.x, f.y), fmaxf(f.z, f.w)), less;
 
 		if (high > top) {
@@ -62,30 +68,18 @@ __device__ inline float2 run_sum(const float *x, int v, float inv_temp, int i)
 		       (__expf((f.z - less) * inv_temp) + __expf((f.w - less) * inv_temp));
 	});
 	all = warp_max(top);
-	return make_float2(all, warp_sum(top > -INF ? sum * __expf((top - all) * inv_temp) : 0));
-}
-
-// Every thread gets it.  mass[w], if not NULL, becomes the sum of run w of exponentials less the
-// largest, which `most` gets.  `runs`, if not NULL, are what run_sum gives.
-__device__ inline float log_sum(const float *x, int v, float inv_temp, float *most = nullptr,
-				float *mass = nullptr, const float2 *runs = nullptr)
-{
-	__shared__ float2 part[RUNS];
-	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-
-	if (!runs) {
-		float2 mine = run_sum(x, v, inv_temp, warp);
-
-		__syncthreads();
-		if (lane == 0)
-			part[warp] = mine;
-		__syncthreads();
-		runs = part;
+	sum = warp_sum(top > -INF ? sum * __expf((top - all) * inv_temp) : 0);
+	__syncthreads();
+	if (lane == 0) {
+		tops[warp] = all;
+		sums[warp] = sum;
 	}
-	float2 all = runs[lane];
-	float top = warp_max(all.x);
-	float sum = all.x > -INF ? all.y * __expf((all.x - top) * inv_temp) : 0;
+	__syncthreads();
+	bool there = lane < blockDim.x / WARP;
 
+	all = there ? tops[lane] : -INF;
+	top = warp_max(all);
+	sum = there && all > -INF ? sums[lane] * __expf((all - top) * inv_temp) : 0;
 	if (mass && warp == 0)
 		mass[lane] = sum;
 	if (most)
@@ -297,30 +291,17 @@ __device__ inline int draw(const float *x, int v, float inv, float top, float cu
 	return answer;
 }
 
-// Of few rows the runs are summed by eight blocks of four warps first.
-extern "C" __global__ void k_sample_runs(float2 *runs, const float *logits, const float *temp,
-					 int v)
-{
-	int r = blockIdx.y, i = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
-
-	follow();
-	float2 sum = run_sum(logits + (u64)r * v, v, temp[r] > 0 ? 1 / temp[r] : 1, i);
-
-	if (threadIdx.x % WARP == 0)
-		runs[r * RUNS + i] = sum;
-}
-
 extern "C" __global__ void k_sample(int *id, float *lp, const float *logits, const float *temp,
 				    const float *top_p, const int *top_k, const float *min_p,
-				    const float *u, const float2 *runs, int v)
+				    const float *u, int v)
 {
-	__shared__ float mass[RUNS];
+	__shared__ float mass[32];
 	int r = blockIdx.x, best;
 
 	follow();
 	const float *x = logits + (u64)r * v;
 	float inv = temp[r] > 0 ? 1 / temp[r] : 1, top, cut = -INF, n, m;
-	float l = log_sum(x, v, inv, &top, mass, runs ? runs + r * RUNS : nullptr);
+	float l = log_sum(x, v, inv, &top, mass);
 
 	if (temp[r] > 0) {
 		if (top_k[r] > 0 && top_k[r] < v)

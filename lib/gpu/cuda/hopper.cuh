@@ -10,6 +10,19 @@
 #if ACT_BF16 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define KEYS 128			// of a tile
 
+// What a block is for: by default the tiles of a head come one behind the other.
+#if HEAVY_FIRST
+#define AT_TILE	 blockIdx.z
+#define AT_HEAD	 blockIdx.x
+#define AT_SEQ	 blockIdx.y
+#define ALL_TILES gridDim.z
+#else
+#define AT_TILE	 blockIdx.x
+#define AT_HEAD	 blockIdx.y
+#define AT_SEQ	 blockIdx.z
+#define ALL_TILES gridDim.x
+#endif
+
 // Where the packed rows of a sequence lie, in heads, and whose tokens they are.
 struct packed {
 	int first, base, per, more;
@@ -115,20 +128,20 @@ __device__ inline void wg_turn()
 	__syncthreads();
 }
 
-// 64 G packed rows by G groups; block (x: head of keys, y: sequence and part of its keys, z: tile
-// of rows): those with most keys begin first.
+// 64 G packed rows by G groups; block (x: tile of rows, y: head of keys, z: sequence and part of
+// its keys).
 template <int D, int G> __device__ inline void wg_forward(const attention &a)
 {
 	extern __shared__ __align__(16) char shared[];
 	constexpr int ROWS = 64 * G, THREADS = 128 * G;
 	constexpr u32 QB = ROWS * D * 2, KB = KEYS * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, ks = qs + QB, vs = ks + 2 * KB;
-	int s = blockIdx.y / a.parts, part = blockIdx.y % a.parts, kv = blockIdx.x;
+	int s = AT_SEQ / a.parts, part = AT_SEQ % a.parts, kv = AT_HEAD;
 
 	follow();
 	int first = a.first[s], tokens = a.first[s + 1] - first;
 	packed q(first, a.heads, a.kv_heads, kv);
-	int per = q.per, t = (gridDim.z - 1 - blockIdx.z) * ROWS;
+	int per = q.per, t = (ALL_TILES - 1 - AT_TILE) * ROWS;
 	int rows = min(ROWS, tokens * per - t);
 	int group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int row = t + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
@@ -281,10 +294,10 @@ template <int D, int G, int NK> __device__ inline void wg_dq(const attention_bac
 	constexpr int ROWS = 64 * G, THREADS = 128 * G;
 	constexpr u32 QB = ROWS * D * 2, KB = NK * D * 2;
 	u32 qs = (shared_at(shared) + 1023) & ~1023u, os = qs + QB, ks = os + QB, vs = ks + 3 * KB;
-	int s = blockIdx.y, kv = blockIdx.x, first = a.first[s];
+	int s = AT_SEQ, kv = AT_HEAD, first = a.first[s];
 	packed q(first, a.heads, a.kv_heads, kv);
 	int per = q.per, all = (a.first[s + 1] - first) * per;
-	int t = (gridDim.z - 1 - blockIdx.z) * ROWS;
+	int t = (ALL_TILES - 1 - AT_TILE) * ROWS;
 	int rows = min(ROWS, all - t), group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int row = t + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 
@@ -394,10 +407,10 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	u32 ks = (shared_at(shared) + 1023) & ~1023u, vs = ks + KB, qs = vs + KB, os = qs + 4 * QB;
 	u32 ls = os + 4 * QB;		// of each stage NQ lse, then NQ delta
 	const float *stats = (const float *)(shared + (ls - shared_at(shared)));
-	int s = blockIdx.y, kv = blockIdx.x, first = a.first[s];
+	int s = AT_SEQ, kv = AT_HEAD, first = a.first[s];
 	packed q(first, a.heads, a.kv_heads, kv);
 	int per = q.per, n = a.first[s + 1] - first;
-	int k0 = blockIdx.z * COLS, keys = min(COLS, n - k0);
+	int k0 = AT_TILE * COLS, keys = min(COLS, n - k0);
 	int group = threadIdx.x / 128, lane = threadIdx.x % WARP;
 	int key = k0 + group * 64 + threadIdx.x / WARP % 4 * 16 + lane / 4;
 
@@ -529,8 +542,12 @@ template <int D, int G, int NQ> __device__ inline void wg_dkdv(const attention_b
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1)
-	k_wg_dq_128(const __grid_constant__ attention_back a) { wg_dq<128, 2, 64>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1)
-	k_wg_dkdv_128(const __grid_constant__ attention_back a) { wg_dkdv<128, 2, 64>(a); }
+// A multiprocessor has `blocks` blocks of dq.
+#define WG_BACK(d, g, nk, blocks, gk, nq) \
+	extern "C" __global__ void __launch_bounds__(128 * g, blocks) \
+		k_wg_dq_##d(const __grid_constant__ attention_back a) { wg_dq<d, g, nk>(a); } \
+	extern "C" __global__ void __launch_bounds__(128 * gk, 1) \
+		k_wg_dkdv_##d(const __grid_constant__ attention_back a) { wg_dkdv<d, gk, nq>(a); }
+WG_BACK(64, 1, 64, 3, 2, 64)
+WG_BACK(128, 2, 64, 1, 2, 64)
 #endif

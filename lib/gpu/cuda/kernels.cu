@@ -12,7 +12,7 @@
 #include "row.cuh"
 #include "attn.cuh"
 #include "flash.cuh"
+#include "step.cuh"
 #include "wgmma.cuh"
 #include "hopper.cuh"
 #include "stream.cuh"
-#include "step.cuh"

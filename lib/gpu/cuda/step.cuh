@@ -3,17 +3,17 @@
 // One token through all of a model, as when one sequence is decoded: bound by
 // reading the weights, so their stream is not to stop.
 //
-// A block a multiprocessor, which stays.  Half of its warps do nothing but
-// ask for weights, which are nobody's result: what each of the others reads
-// next is on its way into a ring of its own in shared memory all the time,
-// whatever they wait for and into the next layers.  A warp works on a pair of rows of
+// A block a multiprocessor, which stays.  A warp of it does nothing but ask
+// for weights, which are nobody's result: what each of the others reads next
+// is on its way into a ring of its own in shared memory all the time, whatever
+// they wait for and into the next layers.  A warp works on a pair of rows of
 // the weights at a time, or `share` warps do, each on every share-th piece.
 //
 // Blocks never meet.  What one computes for all lies in words that say which
 // layer it is of, and whoever needs it reads until they do.  Nobody writes a
 // word anew before all have read it: to be a layer further takes results of
 // everybody who works on this one.
-#if ACT_BF16 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if ACT_BF16 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
 #define STEP_PIECE 1024		// elements of each of two rows at a time
 #define STEP_WARPS 8		// that compute
 #define STEP_THREADS (STEP_WARPS * WARP)
@@ -25,6 +25,15 @@ __device__ inline void bar_expect(u32 bar, u32 bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
 		     : "memory");
+}
+
+__device__ inline bool bar_over(u32 bar, u32 parity)
+{
+	u32 over;
+
+	asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; "
+		     "selp.u32 %0, 1, 0, p; }" : "=r"(over) : "r"(bar), "r"(parity) : "memory");
+	return over;
 }
 
 __device__ inline void copy_bulk(u32 to, const void *from, u32 bytes, u32 bar)
@@ -191,32 +200,41 @@ struct step_ring {
 	}
 };
 
-// Fills the ring of the warp STEP_WARPS before this one, which says what it is done with.  At
+// A lane fills the ring of one warp, which says in `used` how many pieces it is done with.  At
 // most `window` pieces are on their way: more would only wait in front of what blocks tell.
-__device__ inline void step_feed(const step &a, const step_fixed &f, u32 data, u32 full, u32 free)
+__device__ inline void step_feed(const step &a, const step_fixed &f, u32 data, u32 bars,
+				 const u32 *used)
 {
-	int slot = 0, old = 0;
-	u32 asked = 0, parity = 0, landed = 0;
+	int warp = threadIdx.x % WARP, slot = 0, old = 0;
+	u32 asked = 0, parity = 0;
 	step_ring ring;
 
-	ring.warp = threadIdx.x / WARP - STEP_WARPS;
+	if (warp >= STEP_WARPS)
+		return;
+	data += warp * a.slots * STEP_SLOT;
+	bars += warp * a.slots * 8;
+	ring.warp = warp;
 	ring.begin(a, 0);
 	ring.seek(a, f);
 #pragma unroll 1
-	for (; !ring.over(); asked++) {
+	while (!ring.over()) {
+		u32 done;
+
+		asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];"
+			     : "=r"(done) : "r"(shared_at(used + warp)) : "memory");
+		if (asked - done >= (u32)a.slots)
+			continue;
 		if (asked >= (u32)a.window) {
-			bar_wait(full + old * 8, landed);
+			if (!bar_over(bars + old * 8, parity))
+				continue;
 			if (++old == a.slots) {
 				old = 0;
-				landed ^= 1;
+				parity ^= 1;
 			}
 		}
-		bar_wait(free + slot * 8, parity ^ 1);
-		ring.fetch(a, f, data + slot * STEP_SLOT, full + slot * 8);
-		if (++slot == a.slots) {
-			slot = 0;
-			parity ^= 1;
-		}
+		ring.fetch(a, f, data + slot * STEP_SLOT, bars + slot * 8);
+		asked++;
+		slot = slot + 1 == a.slots ? 0 : slot + 1;
 	}
 }
 
@@ -277,23 +295,22 @@ __device__ inline void step_merge(float (&v)[8], const step &a, int parts, int i
 		v[k] = widen(narrow<act>(v[k] / all));
 }
 
-// Eight elements of the row into shared memory: times the norm's weights as floats, and their
-// squares; else as they are.
+// Eight elements of the row into shared memory, times the norm's weights; their squares.
 __device__ inline float step_store(float *to, float (&v)[8], const float *norm, int at,
 				   const float (&first)[8])
 {
-	float square = 0, w[8];
+	float square = 0;
 
-	if (!norm) {
-		store8((act *)to + at, v);
-		return 0;
-	}
-	if (at >= STEP_THREADS * 8)
-		load8(w, norm + at);
+	if (norm) {
+		float w[8];
+
+		if (at >= STEP_THREADS * 8)
+			load8(w, norm + at);
 #pragma unroll
-	for (int j = 0; j < 8; j++) {
-		square += v[j] * v[j];
-		v[j] *= at < STEP_THREADS * 8 ? first[j] : w[j];
+		for (int j = 0; j < 8; j++) {
+			square += v[j] * v[j];
+			v[j] *= at < STEP_THREADS * 8 ? first[j] : w[j];
+		}
 	}
 	*(float4 *)(to + row_at(at)) = make_float4(v[0], v[1], v[2], v[3]);
 	*(float4 *)(to + row_at(at + 4)) = make_float4(v[4], v[5], v[6], v[7]);
@@ -447,19 +464,6 @@ template <int D> struct step_keys {
 	{
 		return j + (u * STEP_WARPS + (int)threadIdx.x / WARP) * AT_ONCE +
 		       (int)threadIdx.x % WARP / LANES;
-	}
-	// Into the cache, which weights run through all the time.
-	__device__ inline void warm(const step &a, const step_layer &l) const
-	{
-#pragma unroll 1
-		for (int i = from + (int)threadIdx.x / 2; i < to; i += STEP_THREADS / 2) {
-			const act *rows = (const act *)(threadIdx.x % 2 ? l.v : l.k);
-			u64 row = (u64)(u32)(a.pages[i / PAGE] * PAGE + i % PAGE) * a.kv_heads + kv;
-
-#pragma unroll
-			for (int j = 0; j < D; j += 64)
-				asm volatile("prefetch.global.L2 [%0];" ::"l"(rows + row * D + j));
-		}
 	}
 	__device__ inline void ask(const step &a, const step_layer &l, int j)
 	{
@@ -627,17 +631,6 @@ __device__ inline void step_attend(const step &a, const step_fixed &f, const ste
 	}
 }
 
-template <int D>
-__device__ inline void step_warm(const step &a, const step_fixed &f, int layer)
-{
-	step_keys<D> s;
-
-	if (blockIdx.x >= a.heads * f.parts)
-		return;
-	s.at(a, f, blockIdx.x);
-	s.warm(a, f.layer[layer]);
-}
-
 // This block's heads and parts, if it has any.
 template <int D>
 __device__ inline void step_attention(const step &a, const step_fixed &f, int layer, float *x)
@@ -658,15 +651,17 @@ __device__ inline void step_attention(const step &a, const step_fixed &f, int la
 // A warp's end of its ring.
 struct step_source {
 	const char *data;
-	u32 full, free;
+	u32 bars, used, done;
 	int slot;
 	u32 parity;
 
 	__device__ inline void next(int slots)
 	{
 		__syncwarp();
+		done++;
 		if (threadIdx.x % WARP == 0)
-			bar_arrive(free + slot * 8);
+			asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(used),
+				     "r"(done) : "memory");
 		if (++slot == slots) {
 			slot = 0;
 			parity ^= 1;
@@ -674,74 +669,40 @@ struct step_source {
 	}
 };
 
-// A lane's eight elements of a row of weights times x.
-__device__ inline void step_dot(float (&sum)[2], const eight &w, const float (&x)[8])
-{
-	float v[8];
-
-	unpack(v, w);
-#pragma unroll
-	for (int k = 0; k < 8; k++)
-		sum[k & 1] += v[k] * x[k];
-}
-
-// A lane's eight of the 256 elements of x from `at` on.
-template <bool FLOATS> __device__ inline void step_row(float (&x)[8], const float *row, int at)
-{
-	int lane = threadIdx.x % WARP;
-
-	if (!FLOATS) {
-		load8(x, (const act *)row + at + lane * 8);
-		return;
-	}
-	float4 low = ((const float4 *)(row + at))[lane];
-	float4 high = ((const float4 *)(row + at))[WARP + lane];
-
-	x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-	x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-}
-
 // One product of this block's pairs; sums by turn and warp.
-template <bool FLOATS>
 __device__ inline void step_multiply(const step &a, const step_part &p, step_source &in,
-				     const float *row, float2 *sums)
+				     const float *x, float2 *sums)
 {
-	constexpr int N = STEP_PIECE / 256;
 	int lane = threadIdx.x % WARP;
 
 #pragma unroll 1
 	for (int t = 0; t < p.turns; t++) {
-		float one[2] = {}, two[2] = {}, x[8];
-		int at = p.start;
+		float one[2] = {}, two[2] = {};
+		int at = p.start + lane * 8;
 
 #pragma unroll 1
 		for (int s = 0; s < p.steps; s++, at += p.stride) {
-			const eight *first = (const eight *)(in.data + in.slot * STEP_SLOT) + lane;
-			const eight *second = first + STEP_PIECE / 8;
+			const char *piece = in.data + in.slot * STEP_SLOT + lane * 16;
+			const float *part = x + at - lane * 4;
 
-			bar_wait(in.full + in.slot * 8, in.parity);
-			if (at + STEP_PIECE <= p.k) {
-				eight w[N][2];
+			bar_wait(in.bars + in.slot * 8, in.parity);
+#pragma unroll
+			for (int u = 0; u < STEP_PIECE / 256; u++) {
+				if (at + u * 256 >= p.k)
+					continue;
+				float4 low = *(const float4 *)(part + u * 256);
+				float4 high = *(const float4 *)(part + u * 256 + 128);
+				float v[8], g[8] = { low.x, low.y, low.z, low.w,
+						     high.x, high.y, high.z, high.w };
 
-				// All are asked for before the first one is needed.
+				unpack(v, *(const eight *)(piece + u * 512));
 #pragma unroll
-				for (int u = 0; u < N; u++) {
-					w[u][0] = first[u * WARP];
-					w[u][1] = second[u * WARP];
-				}
+				for (int k = 0; k < 8; k++)
+					one[k & 1] += v[k] * g[k];
+				unpack(v, *(const eight *)(piece + STEP_SLOT / 2 + u * 512));
 #pragma unroll
-				for (int u = 0; u < N; u++) {
-					step_row<FLOATS>(x, row, at + u * 256);
-					step_dot(one, w[u][0], x);
-					step_dot(two, w[u][1], x);
-				}
-			} else {
-#pragma unroll 1
-				for (int u = 0; at + u * 256 + lane * 8 < p.k; u++) {
-					step_row<FLOATS>(x, row, at + u * 256);
-					step_dot(one, first[u * WARP], x);
-					step_dot(two, second[u * WARP], x);
-				}
+				for (int k = 0; k < 8; k++)
+					two[k & 1] += v[k] * g[k];
 			}
 			in.next(a.slots);
 		}
@@ -774,12 +735,7 @@ __device__ inline void step_compute(const step &a, const step_fixed &f, step_sou
 
 		if (norm && threadIdx.x * 8 < p.k)
 			load8(first, norm + threadIdx.x * 8);
-		if (p.kind == 0) {
-			if (a.dim == 64)
-				step_warm<64>(a, f, i / 4);
-			else
-				step_warm<128>(a, f, i / 4);
-		} else if (p.kind == 1) {
+		if (p.kind == 1) {
 			if (a.dim == 64)
 				step_attention<64>(a, f, i / 4, x);
 			else
@@ -811,10 +767,7 @@ __device__ inline void step_compute(const step &a, const step_fixed &f, step_sou
 				squares[i & 1][warp] = square;
 		}
 		step_sync();
-		if (norm)
-			step_multiply<true>(a, p, in, x, sums);
-		else
-			step_multiply<false>(a, p, in, x, sums);
+		step_multiply(a, p, in, x, sums);
 		step_sync();
 		if (norm) {
 			square = 0;
@@ -843,50 +796,43 @@ __device__ inline void step_compute(const step &a, const step_fixed &f, step_sou
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(2 * STEP_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(STEP_THREADS + WARP, 1)
 	k_step(const __grid_constant__ step a)
 {
 	extern __shared__ __align__(16) char shared[];
-	int ring = threadIdx.x / WARP % STEP_WARPS * a.slots, all = STEP_WARPS * a.slots;
-	u32 data = shared_at(shared) + ring * STEP_SLOT;
-	u32 bars = shared_at(shared) + all * STEP_SLOT;
-	u32 full = bars + ring * 8, free = full + all * 8;
-	float *x = (float *)(shared + all * (STEP_SLOT + 16));
+	__shared__ u32 used[STEP_WARPS];
+	int warp = threadIdx.x / WARP;
+	u32 bars = shared_at(shared) + STEP_WARPS * a.slots * STEP_SLOT;
+	float *x = (float *)(shared + STEP_WARPS * a.slots * (STEP_SLOT + 8));
 	u64 *layers = (u64 *)(x + a.row);
 	float *table = (float *)(layers + a.layers * (sizeof(step_layer) / 8));
 	float2 *sums = (float2 *)(table + a.dim);
-	step_fixed f = { (const step_layer *)layers, table };
+	step_fixed f = { (const step_layer *)layers, table, a.ids[0], a.slot[0], a.len[0], 0,
+			 a.met[blockIdx.x] };
+	const float *here = a.table + (u64)a.pos[0] * a.dim;
 
+	f.parts = max(1, min((f.len + 127) / 128, min((int)gridDim.x / a.heads, STEP_PARTS)));
 #pragma unroll 1
 	for (int i = threadIdx.x; i < a.layers * (sizeof(step_layer) / 8);
-	     i += 2 * STEP_THREADS)
+	     i += STEP_THREADS + WARP)
 		layers[i] = ((const u64 *)a.layer)[i];
 #pragma unroll 1
-	for (int i = threadIdx.x; i < 2 * all; i += 2 * STEP_THREADS)
+	for (int i = threadIdx.x; i < a.dim; i += STEP_THREADS + WARP)
+		table[i] = here[i];
+	if (threadIdx.x < STEP_WARPS)
+		used[threadIdx.x] = 0;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < STEP_WARPS * a.slots; i += STEP_THREADS + WARP)
 		bar_init(bars + i * 8, 1);
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 	__syncthreads();
-	// Weights do not wait for the kernel in front.
-	if (threadIdx.x >= STEP_THREADS) {
-		fewer_registers<56>();
-		if (threadIdx.x % WARP == 0)
-			step_feed(a, f, data, full, free);
+	if (warp == STEP_WARPS) {
+		step_feed(a, f, shared_at(shared), bars, used);
 		return;
 	}
-	more_registers<192>();
-	follow();
-	step_source in = { shared + ring * STEP_SLOT, full, free, 0, 0 };
-	const float *here = a.table + (u64)a.pos[0] * a.dim;
+	step_source in = { shared + warp * a.slots * STEP_SLOT, bars + warp * a.slots * 8,
+			   shared_at(used + warp), 0, 0, 0 };
 
-	f.id = a.ids[0];
-	f.slot = a.slot[0];
-	f.len = a.len[0];
-	f.before = a.met[blockIdx.x];
-	f.parts = max(1, min((f.len + 127) / 128, min((int)gridDim.x / a.heads, STEP_PARTS)));
-#pragma unroll 1
-	for (int i = threadIdx.x; i < a.dim; i += STEP_THREADS)
-		table[i] = here[i];
-	step_sync();
 	step_compute(a, f, in, x, sums);
 	if (threadIdx.x == 0)
 		a.met[blockIdx.x] = f.before + a.layers;
