@@ -65,10 +65,10 @@ static void print(void *ctx, const struct rec *r)
 	json_free(p);
 }
 
-static void written(void *ctx)
+static void written(void *ctx, int more)
 {
 	(void)ctx;
-	judging_written(&judging);
+	judging_written(&judging, more);
 }
 
 static void idle(void *ctx, int fd)

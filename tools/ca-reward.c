@@ -91,10 +91,10 @@ static void done(void *ctx, const struct rec *r)
 		print_row(r);
 }
 
-static void written(void *ctx)
+static void written(void *ctx, int more)
 {
 	(void)ctx;
-	judging_written(&judging);
+	judging_written(&judging, more);
 }
 
 static const char *status(void *ctx, const struct rec *r)

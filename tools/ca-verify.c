@@ -42,10 +42,10 @@ static void done(void *ctx, const struct rec *r)
 	str_release(&text);
 }
 
-static void written(void *ctx)
+static void written(void *ctx, int more)
 {
 	(void)ctx;
-	judging_written(&judging);
+	judging_written(&judging, more);
 }
 
 static void idle(void *ctx, int fd)

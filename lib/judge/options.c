@@ -99,11 +99,20 @@ static int pass_on(void *ctx, struct rec *r, struct err *e)
 	return crew_record(g->crew, r, e);
 }
 
-void judging_written(void *ctx)
+void judging_written(void *ctx, int more)
 {
 	struct judging *g = ctx;
 
-	judge_rest(g->j);
+	if (!more || !judge_goes_on(g->j))
+		judge_rest(g->j);
+}
+
+static void member_rests(void *ctx, int fd)
+{
+	struct judging *g = ctx;
+
+	if (g->j)
+		judge_rest_until(g->j, fd);
 }
 
 static void leave(void *ctx)
@@ -132,7 +141,7 @@ int judging_share(struct judging *g, struct stage_ops *ops, struct common *c,
 		  char *const *operands, struct err *e)
 {
 	const struct crew_ops o = { .begin = begin, .record = ops->record,
-				    .rest = judging_written, .leave = leave,
+				    .rest = member_rests, .leave = leave,
 				    .ctx = g };
 	int any = !g->o->device || !strcmp(g->o->device, "cuda");
 	size_t n, share;

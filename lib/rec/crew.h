@@ -17,8 +17,9 @@ struct crew_ops {
 	void (*begin)(void *ctx, size_t i);
 	/* As stage_ops.record; called in a member. */
 	int (*record)(void *ctx, struct rec *r, struct err *e);
-	/* After each answer, as stage_ops.rest; may be NULL. */
-	void (*rest)(void *ctx);
+	/* After each answer, when nobody waits for this member; fd can be read
+	 * as soon as somebody does, or has no more for it.  May be NULL. */
+	void (*rest)(void *ctx, int fd);
 	/* At a member's end; may be NULL. */
 	void (*leave)(void *ctx);
 	void *ctx;
