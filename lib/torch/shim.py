@@ -501,7 +501,9 @@ class Child:
         self.do_map({"regions": [], **req})
         self.close_jail()
         if self.device.type == "cuda":
-            self.env.cuda().start()
+            cuda = self.env.cuda()
+            with cuda.turn(self.fd(req["turn"]) if "turn" in req else None):
+                cuda.start()
         return {}
 
     def do_warm(self, req):
