@@ -65,10 +65,10 @@ static void print(void *ctx, const struct rec *r)
 	json_free(p);
 }
 
-static void written(void *ctx, int more)
+static void written(void *ctx)
 {
 	(void)ctx;
-	judging_written(&judging, more);
+	judging_written(&judging);
 }
 
 static void idle(void *ctx, int fd)

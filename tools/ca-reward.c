@@ -91,10 +91,10 @@ static void done(void *ctx, const struct rec *r)
 		print_row(r);
 }
 
-static void written(void *ctx, int more)
+static void written(void *ctx)
 {
 	(void)ctx;
-	judging_written(&judging, more);
+	judging_written(&judging);
 }
 
 static const char *status(void *ctx, const struct rec *r)

@@ -42,10 +42,10 @@ static void done(void *ctx, const struct rec *r)
 	str_release(&text);
 }
 
-static void written(void *ctx, int more)
+static void written(void *ctx)
 {
 	(void)ctx;
-	judging_written(&judging, more);
+	judging_written(&judging);
 }
 
 static void idle(void *ctx, int fd)

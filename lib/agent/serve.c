@@ -65,12 +65,12 @@ static int judge_as(struct serve *s, enum ask stage, struct rec *r,
 	       judge_reference(j, r, e);
 }
 
-static void written(void *ctx, int more)
+static void written(void *ctx)
 {
 	struct serve *s = ctx;
 
-	judging_written(&s->quick, more);
-	judging_written(&s->full, more);
+	judging_written(&s->quick);
+	judging_written(&s->full);
 }
 
 /* Whether a field says what may have been the moment's as well as the
@@ -115,11 +115,9 @@ static int judge(void *ctx, struct rec *r, struct err *e)
 			  s->quick_grade ? "quick" : "full";
 
 	/* What the one of them still holds of the device the other would wait
-	 * for, and others would while something is built. */
-	if (stage == ASK_COMPILE || (is_grade(stage) && !s->quick_grade))
-		judging_written(&s->quick, 0);
-	if (!is_grade(stage) || s->quick_grade)
-		judging_written(&s->full, 0);
+	 * for. */
+	judging_written(is_grade(stage) && !s->quick_grade ? &s->quick :
+			&s->full);
 	if (stage == ASK_COMPILE || stage == ASK_REFERENCE)
 		return judge_as(s, stage, r, e);
 	return verdicts_offer(s->remember, how, r, e) ||
@@ -132,7 +130,7 @@ static void idle(void *ctx, int fd)
 {
 	struct serve *s = ctx;
 
-	judging_written(&s->full, 0);
+	judging_written(&s->full);
 	judging_rest(&s->quick, fd, 1);
 }
 

@@ -231,8 +231,6 @@ static int compile(struct job *j, struct err *e)
 	struct compiled c;
 	int rc;
 
-	if (j->o->compiles)
-		j->o->compiles(j->o->ctx);
 	rc = compile_plan(&j->plan, &o, &c, e);
 	if (rc == 0 && blames_headers(j, &c))
 		rc = 1;

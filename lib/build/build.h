@@ -24,8 +24,6 @@ struct build_opts {
 	int jobs;		/* compilers at once; 0: what the machine has */
 	int no_jail;		/* never a silent choice: the record says so */
 	int no_prov;
-	void (*compiles)(void *ctx);	/* before compilers run; or NULL */
-	void *ctx;
 };
 
 /*

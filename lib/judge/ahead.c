@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "build/toolchain.h"
-#include "cu/lease.h"
 #include "cu/trace.h"
 #include "judge/hostmem.h"
 
@@ -99,23 +98,8 @@ static struct torch_spawn wish(const struct judge *j, const struct purpose *u,
 			  !(u->p && u->p->table),
 		.cache = cache && cache[0] ? cache : NULL,
 		/* What it runs is never timed. */
-		.queues = judge_on_cuda(j) && !strcmp(u->role, "oracle"),
+		.queues = ahead_parks(j) && !strcmp(u->role, "oracle"),
 	};
-}
-
-/* It makes its context when nobody else on this machine does: the lock is the
- * n-th descriptor of its first request. */
-static int in_turn(struct judge *j, struct str *req, int n)
-{
-	struct lease turn;
-
-	if (!judge_on_cuda(j) || req->failed ||
-	    lease_open(&turn, "contexts", NULL))
-		return -1;
-	close(turn.gate);
-	req->len--;			/* the closing brace */
-	str_addf(req, ",\"turn\":%d}", n);
-	return turn.lock;
 }
 
 static int spawn(struct judge *j, const struct purpose *u, const char *cache,
@@ -123,19 +107,15 @@ static int spawn(struct judge *j, const struct purpose *u, const char *cache,
 {
 	struct torch_spawn s = wish(j, u, cache);
 	struct str req = STR_INIT;
-	int fd[2], n, turn = -1, rc = -1;
+	int fd, n, rc = -1;
 
 	*seen = (struct mem)MEM_NONE;
-	n = first_request(j, u, seen, &req, fd, e);
-	if (n >= 0) {
-		turn = fd[n] = in_turn(j, &req, n);
-		s.first = &req;
-		s.fds = fd;
-		s.nfds = (size_t)n + (turn >= 0);
+	n = first_request(j, u, seen, &req, &fd, e);
+	s.first = &req;
+	s.fds = &fd;
+	s.nfds = n > 0 ? (size_t)n : 0;
+	if (n >= 0)
 		rc = torch_spawn_ahead(j->host, &s, c, e);
-	}
-	if (turn >= 0)
-		close(turn);
 	if (rc)
 		j->dev->ops->release(j->dev, seen);
 	str_release(&req);

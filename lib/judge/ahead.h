@@ -5,9 +5,8 @@
  * next one begins.  None of it may still be under way when a clock runs.
  *
  * A process that waits to be taken holds no foreign code and sleeps; on CUDA
- * it has a context by then, which is made under a lease (the caller's), in
- * turn with all others on the machine, and does nothing.  A shared host keeps
- * some for the next tool (ahead_provide).
+ * it has a context by then, which is made under a lease (the caller's) and
+ * does nothing.  A shared host keeps some for the next tool (ahead_provide).
  * Inside lib/judge, and for lib/synth.
  */
 #ifndef CA_JUDGE_AHEAD_H

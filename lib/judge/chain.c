@@ -93,19 +93,12 @@ static int complete(const struct rec *r, struct subject *s,
 	return 0;
 }
 
-/* Others may want the device while a compiler runs. */
-static void rest(void *ctx)
-{
-	judge_rest(ctx);
-}
-
 enum status chain_build(struct judge *j, struct rec *r, struct subject *s,
 			struct err *e)
 {
 	struct build_opts o = { .device = j->dev->name,
 				.no_jail = j->o.no_jail,
-				.no_prov = j->o.no_prov,
-				.compiles = rest, .ctx = j };
+				.no_prov = j->o.no_prov };
 	enum status st;
 
 	if (build_candidate(r, &o, &j->key, e))
@@ -193,18 +186,6 @@ static int recover(struct judge *j, const struct fail *f, struct err *e)
 	return j->dev->ops->recover(j->dev, e);
 }
 
-/* Those who are kept ready, and those of the last record who had yet to end,
- * are nobody's lack of memory.  Whether there were any, who are gone now. */
-static int made_room(struct judge *j, int beside, int *unparked)
-{
-	int some = !*unparked && ahead_unpark(j);
-
-	*unparked |= some;
-	if (beside || some)
-		ahead_settle(j);
-	return beside || some;
-}
-
 int chain_twice(struct judge *j, chain_attempt *attempt,
 		const struct subject *s, void *result, struct fail *f,
 		struct err *e)
@@ -213,8 +194,6 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 
 	j->beside = judge_on_cuda(j);
 	while (before < BEFORE_MAX && during < DURING_MAX) {
-		int beside = judge_on_cuda(j) && (j->nending || j->nlater);
-
 		j->loaded = j->unleased = j->aside = 0;
 		attempt(j, s, result);
 		ahead_let_go(j);
@@ -225,9 +204,13 @@ int chain_twice(struct judge *j, chain_attempt *attempt,
 		if (j->undead && f->status == ST_OK)
 			fail_set(f, ST_INFRA_ERROR, 0, "a process could "
 				 "not be ended");
-		if ((f->status == ST_OOM || f->oom) && !j->undead &&
-		    made_room(j, beside, &unparked))
+		/* Those who are kept ready are nobody's lack of memory. */
+		if ((f->status == ST_OOM || f->oom) && !unparked &&
+		    !j->undead && ahead_unpark(j)) {
+			ahead_settle(j);
+			unparked = 1;
 			continue;
+		}
 		/* Nor is what others are judged in side by side. */
 		if ((f->status == ST_OOM || f->oom) && j->beside &&
 		    !j->undead) {

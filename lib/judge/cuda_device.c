@@ -439,7 +439,8 @@ static struct device *open_gpu(int index, struct err *e)
  * and ended in half the time.  What it starts is to have as many as usual. */
 struct device *device_cuda_open(int index, struct err *e)
 {
-	int ours = !getenv(QUEUES) && !setenv(QUEUES, "1", 0);
+	int ours = ahead_wanted() && !getenv(QUEUES) &&
+		   !setenv(QUEUES, "1", 0);
 	struct device *d = open_gpu(index, e);
 
 	if (ours)

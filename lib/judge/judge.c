@@ -164,7 +164,7 @@ int judge_lease(struct judge *j, int exclusive, struct err *e)
 		return 0;
 	}
 	judge_rest(j);
-	j->defers = judge_on_cuda(j) && device_cuda_roomy(j->dev);
+	j->defers = ahead_parks(j) && device_cuda_roomy(j->dev);
 	rc = device_lease(j->dev, exclusive, j->o.lease_s, patience, e);
 
 	spent(j, SPENT_LEASE, began);
@@ -262,8 +262,11 @@ void judge_leave(struct judge *j)
 {
 	/* The ends of processes, of their contexts above all, would disturb
 	 * somebody's clock, so that they keep the lease; but others may prepare
-	 * meanwhile, whoever reads the record among them, and so may we. */
-	if ((j->nending || j->nlater) && !j->dev->ops->share(j->dev)) {
+	 * meanwhile, whoever reads the record among them. */
+	int later = (j->nending || j->nlater) &&
+		    (!judge_on_cuda(j) || ahead_parks(j));
+
+	if (later && !j->dev->ops->share(j->dev)) {
 		/* Who wants to be alone in memory wants the lease, too. */
 		room_leave(&j->room);
 		j->rests = 1;
@@ -280,19 +283,13 @@ void judge_rest(struct judge *j)
 	end_all(j);
 }
 
-int judge_goes_on(const struct judge *j)
-{
-	return j && j->rests && judge_on_cuda(j) &&
-	       device_cuda_roomy(j->dev);
-}
-
 int judge_rest_until(struct judge *j, int fd)
 {
 	int64_t end = deadline_in(REST_SECONDS);
 	struct pollfd p[2] = { { fd, POLLIN, 0 }, { -1, POLLIN, 0 } };
 
-	while (judge_goes_on(j) && !ahead_ended(j) && now_ns() < end &&
-	       !sig_caught()) {
+	while (j->rests && ahead_parks(j) && !ahead_ended(j) &&
+	       now_ns() < end && !sig_caught()) {
 		p[1].fd = torch_fd(j->host);
 		if (poll(p, 2, 1000) > 0 && p[0].revents)
 			return 1;

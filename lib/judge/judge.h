@@ -80,18 +80,10 @@ int judge_profile(struct judge *j, struct rec *r, struct err *e);
 
 /*
  * After one of these, once its record is written: waits for the end of what
- * has been ended for it, and gives the device back.  Who does not ask the same
- * judge for more at once must call it, since others wait.
+ * has been ended for it, and gives the device back.  What asks the same judge
+ * for more does that too; who does not must call it, since others wait.
  */
 void judge_rest(struct judge *j);
-
-/* Whether the next record may begin before that, beside what ends. */
-int judge_goes_on(const struct judge *j);
-
-/* judge_rest, unless fd can be read before everything has ended, which is
- * not waited for then; fd may be at its end, and we need not wait either.
- * Whether it can be read. */
-int judge_rest_until(struct judge *j, int fd);
 
 /*
  * Times a reference alone: eager and torch.compile of a task's or candidate's

@@ -99,20 +99,11 @@ static int pass_on(void *ctx, struct rec *r, struct err *e)
 	return crew_record(g->crew, r, e);
 }
 
-void judging_written(void *ctx, int more)
+void judging_written(void *ctx)
 {
 	struct judging *g = ctx;
 
-	if (!more || !judge_goes_on(g->j))
-		judge_rest(g->j);
-}
-
-static void member_rests(void *ctx, int fd)
-{
-	struct judging *g = ctx;
-
-	if (g->j)
-		judge_rest_until(g->j, fd);
+	judge_rest(g->j);
 }
 
 static void leave(void *ctx)
@@ -141,7 +132,7 @@ int judging_share(struct judging *g, struct stage_ops *ops, struct common *c,
 		  char *const *operands, struct err *e)
 {
 	const struct crew_ops o = { .begin = begin, .record = ops->record,
-				    .rest = member_rests, .leave = leave,
+				    .rest = judging_written, .leave = leave,
 				    .ctx = g };
 	int any = !g->o->device || !strcmp(g->o->device, "cuda");
 	size_t n, share;

@@ -74,8 +74,8 @@ int judging_init(struct judging *g, struct judge_opts *o,
  * operand, it also begins (judge_begin).
  */
 void judging_warm(struct judging *g, const char *role, int times, int waits);
-/* stage_ops.rest of a tool that has one judge; crews rest by themselves. */
-void judging_written(void *ctx, int more);
+/* stage_ops.rest of a tool that has one judge; crews call it themselves. */
+void judging_written(void *ctx);
 /* Where nothing comes of fd for a second: begins for the next record.  For
  * ops->idle. */
 void judging_rest(struct judging *g, int fd, int times);

@@ -126,17 +126,11 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 	p->t.quick = j->o.quick && !judge_on_cuda(j);
 	j->keeps = j->o.quick && ahead_parks(j);
 	j->times = 1;
-	if (host_ready(j, &p->f))
-		return;
+	if (oracle_open(j, &o, "oracle", 0, &p->f))
+		goto out;
 	known = told_by_eager(j, s->task_id, &race[RACE_COMPILE], &b);
 	if (known)
 		p->t.correction = b.correction_ns;
-	if (judge_on_cuda(j)) {		/* see verify.c */
-		ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
-		timing_ahead(j, &p->t);
-	}
-	if (oracle_open(j, &o, "oracle", 0, &p->f))
-		goto out;
 	timing_ahead(j, &p->t);
 	if (oracle_load(j, &o, s->task, s->tasklen, &p->f) ||
 	    oracle_know(j, &o, s->task_id, &p->f) ||

@@ -127,9 +127,12 @@ int judge_enter(struct judge *j, int exclusive, struct err *e);
 int judge_clear(struct judge *j, struct fail *f);
 
 /* Instead of giving the device back, once all is known that goes into a
- * record: judge_rest is due when that has been written, unless another one
- * follows at once. */
+ * record: judge_rest is due when that has been written. */
 void judge_leave(struct judge *j);
+
+/* judge_rest while fd has nothing to read; it may be at its end, and we need
+ * not wait then.  Whether it has, or is. */
+int judge_rest_until(struct judge *j, int fd);
 
 /* Frees memory; where the device has plenty, which takes its time, only when
  * processes are waited for the next time (ahead_settle). */

@@ -199,18 +199,6 @@ static void trace_calls(struct judge *j, struct runner *r, struct origin *g)
 	trace_free(&t);
 }
 
-/* On CUDA most of a start is the driver's work: for both side by side. */
-static int want_both(struct judge *j, const struct program *p, struct fail *f)
-{
-	if (!judge_on_cuda(j))
-		return 0;
-	if (host_ready(j, f))
-		return -1;
-	ahead_want(j, &(struct purpose){ "oracle", 0, NULL });
-	ahead_want(j, &(struct purpose){ p->role, 0, NULL });
-	return 0;
-}
-
 /* One attempt.  A fault leaves v->f.fault set. */
 static void attempt(struct judge *j, const struct subject *s, void *result)
 {
@@ -222,7 +210,7 @@ static void attempt(struct judge *j, const struct subject *s, void *result)
 
 	memset(v, 0, sizeof(*v));
 	p.fine = 1;
-	if (judge_symbols(j, &p, &v->f) || want_both(j, &p, &v->f))
+	if (judge_symbols(j, &p, &v->f))
 		return;
 	if (oracle_open(j, &o, "oracle", 0, &v->f))
 		goto out;

@@ -114,7 +114,7 @@ static void serve(const struct crew_ops *o, int fd)
 		    send_frame(fd, &f, out.buf ? out.buf : "", out.len, &e))
 			break;
 		if (o->rest)
-			o->rest(o->ctx, fd);
+			o->rest(o->ctx);
 	}
 	rec_release(&r);
 	str_release(&line);

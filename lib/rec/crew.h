@@ -17,9 +17,8 @@ struct crew_ops {
 	void (*begin)(void *ctx, size_t i);
 	/* As stage_ops.record; called in a member. */
 	int (*record)(void *ctx, struct rec *r, struct err *e);
-	/* After each answer, when nobody waits for this member; fd can be read
-	 * as soon as somebody does, or has no more for it.  May be NULL. */
-	void (*rest)(void *ctx, int fd);
+	/* After each answer, as stage_ops.rest; may be NULL. */
+	void (*rest)(void *ctx);
 	/* At a member's end; may be NULL. */
 	void (*leave)(void *ctx);
 	void *ctx;

@@ -226,10 +226,10 @@ static int is_free(int fd, size_t n)
 	       !have;
 }
 
-static void let_rest(const struct stage *s, int more)
+static void let_rest(const struct stage *s)
 {
 	if (s->n == 1 && s->ops->rest)
-		s->ops->rest(s->ops->ctx, more);
+		s->ops->rest(s->ops->ctx);
 }
 
 static int put_line(struct stage *s, struct slot *t)
@@ -239,7 +239,7 @@ static int put_line(struct stage *s, struct slot *t)
 			       "no memory for a line");
 	/* Who is to read it may wait for what we hold until we rest. */
 	if (!is_free(s->out.fd, t->out.len))
-		let_rest(s, 0);
+		let_rest(s);
 	if (output_write(&s->out, t->out.buf, t->out.len, &s->write_err) ==
 	    0) {
 		s->progress.out++;
@@ -288,8 +288,7 @@ static int finish(struct stage *s, struct slot *t)
 		return -1;
 	count_written(s, t);
 	if (o->done && t->kind == SLOT_WORK) {
-		if (o->silent)
-			let_rest(s, 0);		/* it may print */
+		let_rest(s);	/* it may print */
 		o->done(o->ctx, &t->rec);
 	}
 	progress_draw(&s->progress);
@@ -472,13 +471,12 @@ static void read_lines(struct stage *s, int fd, const char *name)
 
 	reader_init(&r, fd, s->n > 1 ? s->stop_fd : -1);
 	while (s->left) {
-		int more = s->n > 1 || reader_ready(&r);
 		enum line how;
 
-		if (s->ops->idle && !more)
+		if (s->ops->idle && s->n == 1 && reader_empty(&r))
 			s->ops->idle(s->ops->ctx, fd);
 		else
-			let_rest(s, more);
+			let_rest(s);
 		how = reader_next(&r, &line, &len, &e);
 		if (how == LINE_ERROR)
 			read_failed(s, name, &e);
@@ -523,7 +521,7 @@ static void read_directory(struct stage *s, const char *path)
 	else
 		classify(s, t);
 	slot_give(s, t);
-	let_rest(s, 1);
+	let_rest(s);
 }
 
 /* An operand that the tool opens itself. */
@@ -567,7 +565,6 @@ static void read_operand(struct stage *s, const char *path)
 		read_directory(s, path);
 		return;
 	}
-	let_rest(s, S_ISREG(st.st_mode));	/* a pipe may want a writer */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0) {
 		if (errno != EINTR || !sig_caught())

@@ -43,9 +43,8 @@ struct stage_ops {
 	/* After each record, when it has been written, or before if writing
 	 * or done() may have to wait for a reader: a place for what nobody
 	 * needs to wait for, which may be called more than once for a record,
-	 * and is not where idle is.  `more`: the next one is at hand, or the
-	 * end is.  Not with jobs > 1; may be NULL. */
-	void (*rest)(void *ctx, int more);
+	 * and is not where idle is.  Not with jobs > 1; may be NULL. */
+	void (*rest)(void *ctx);
 	/* Before it is waited for a line of fd: a place to prepare for it.
 	 * Not with jobs > 1; may be NULL. */
 	void (*idle)(void *ctx, int fd);

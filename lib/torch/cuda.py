@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA in a child: its one GPU, the judge's memory, its result pool and CUPTI,
 through libca-child.so.  Nothing here runs in the host, which must never touch CUDA."""
-import contextlib
 import ctypes
-import fcntl
 import os
-import time
 
 import torch
 
-from catorch import parked
 from catorch.proto import END_BAD_REQUEST, END_OOM
 from catorch.shim import Fail, Region, blocks_of
 
 DEVICE = torch.device("cuda", 0)
-TURN_SECONDS = 1.0              # then whoever has it is stuck
-TURN_STEP = 0.001
 OUT_OF_MEMORY = 2               # CUDA_ERROR_OUT_OF_MEMORY
 
 
@@ -90,21 +84,6 @@ class Span:
 class Memory:
     def bytes_at(self, address, n):
         return torch.as_tensor(Span(address, n), device=DEVICE)
-
-
-@contextlib.contextmanager
-def turn(fd):
-    """Ours to make a context: the driver makes those of all GPUs under one lock, piece by
-    piece, so that side by side all are late, and in step with each other the next time too.
-    Its own start is nobody else's."""
-    ctypes.CDLL("libcuda.so.1").cuInit(0)
-    end = time.monotonic() + TURN_SECONDS
-    if fd is not None:
-        while not parked.try_lock(fd, fcntl.LOCK_EX) and time.monotonic() < end:
-            time.sleep(TURN_STEP)
-    yield
-    if fd is not None:
-        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def start():

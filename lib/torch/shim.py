@@ -501,9 +501,7 @@ class Child:
         self.do_map({"regions": [], **req})
         self.close_jail()
         if self.device.type == "cuda":
-            cuda = self.env.cuda()
-            with cuda.turn(self.fd(req["turn"]) if "turn" in req else None):
-                cuda.start()
+            self.env.cuda().start()
         return {}
 
     def do_warm(self, req):

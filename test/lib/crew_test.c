@@ -19,7 +19,7 @@
 #include "rec/crew.h"
 #include "rec/stage.h"
 
-static int turn[2], left[2], rested[2];
+static int turn[2], left[2];
 static struct crew *crew;
 
 /* "wait" goes on when another record, "wake", has been begun. */
@@ -47,15 +47,6 @@ static int record(void *ctx, struct rec *r, struct err *e)
 	return rec_set(r, "line", r->lineno == 2 ? "2" : "1", 1);
 }
 
-/* Until there is more, which it tells of. */
-static void rest(void *ctx, int fd)
-{
-	(void)ctx;
-	if (wait_readable(fd, INT64_MAX, NULL) != 1 ||
-	    write(rested[1], "x", 1) != 1)
-		_exit(4);
-}
-
 static void leave(void *ctx)
 {
 	(void)ctx;
@@ -63,8 +54,7 @@ static void leave(void *ctx)
 		_exit(4);
 }
 
-static const struct crew_ops ops = { .record = record, .rest = rest,
-				     .leave = leave };
+static const struct crew_ops ops = { .record = record, .leave = leave };
 
 static int pass_on(void *ctx, struct rec *r, struct err *e)
 {
@@ -77,8 +67,7 @@ static int open_two(void **state)
 	struct err e = ERR_INIT;
 
 	(void)state;
-	if (pipe2(turn, O_CLOEXEC) || pipe2(left, O_CLOEXEC) ||
-	    pipe2(rested, O_CLOEXEC))
+	if (pipe2(turn, O_CLOEXEC) || pipe2(left, O_CLOEXEC))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);
 	crew = crew_open(2, &ops, &e);
@@ -92,7 +81,6 @@ static int close_two(void **state)
 	for (int i = 0; i < 2; i++) {
 		close(turn[i]);
 		close(left[i]);
-		close(rested[i]);
 	}
 	return 0;
 }
@@ -223,23 +211,6 @@ static void a_signal_ends_what_is_under_way(void **state)
 	assert_non_null(one("{\"kind\":\"x\",\"v\":1}", 1, &e));
 }
 
-/* A member that rests sees its next record, or the end. */
-static void they_rest_until_they_are_asked(void **state)
-{
-	struct err e = ERR_INIT;
-	char c[4];
-
-	(void)state;
-	for (int i = 0; i < 3; i++)
-		assert_non_null(one("{\"kind\":\"x\",\"v\":1}", 1, &e));
-	assert_int_equal(read_full(rested[0], c, 1, NULL), 1);
-	crew_close(crew);
-	crew = NULL;
-	close(rested[1]);
-	rested[1] = dup(rested[0]);
-	assert_int_equal(read_full(rested[0], c, sizeof(c), NULL), 2);
-}
-
 static void members_leave_at_the_end(void **state)
 {
 	char c[3];
@@ -261,7 +232,6 @@ int main(void)
 		TEST(one_that_ends_costs_its_record_only),
 		TEST(they_work_side_by_side_and_keep_the_order),
 		TEST(a_signal_ends_what_is_under_way),
-		TEST(they_rest_until_they_are_asked),
 		TEST(members_leave_at_the_end),
 	};
 

@@ -18,7 +18,6 @@
 #include "rec/stage.h"
 
 static char dir[256];
-static int said = -1;		/* where it is told who rests when */
 
 static const char *in_dir(const char *name)
 {
@@ -38,8 +37,6 @@ static int record(void *ctx, struct rec *r, struct err *e)
 	int i;
 
 	(void)ctx;
-	if (said >= 0 && write(said, "w", 1) != 1)
-		return -1;
 	if (us)
 		usleep((useconds_t)us);
 	if (json_get_bool(r->root, "fail", 0)) {
@@ -81,13 +78,6 @@ static int wants(void *ctx, enum rec_kind k)
 	return k == REC_CANDIDATE;
 }
 
-static void rest(void *ctx, int more)
-{
-	(void)ctx;
-	if (said >= 0 && write(said, more ? "1" : "0", 1) != 1)
-		_exit(99);
-}
-
 static int keep(void *ctx, const struct rec *r)
 {
 	(void)ctx;
@@ -96,7 +86,7 @@ static int keep(void *ctx, const struct rec *r)
 
 static const struct stage_ops ops = {
 	.name = "test", .record = record, .directory = directory,
-	.wants = wants, .keep = keep, .rest = rest
+	.wants = wants, .keep = keep
 };
 
 /* Redirects as a shell would, runs the loop and exits with its code. */
@@ -376,38 +366,6 @@ static void signals_end_it_in_order(void **state)
 	}
 }
 
-/* Who rests is told whether there is more to do; half a line is not. */
-static void they_rest_until_there_is_more(void **state)
-{
-	static const char begun[] = C ",\"i\":1}\n" C ",\"i\":2}\n" C;
-	struct common c = { .jobs = 1, .limit = -1, .out = "-" };
-	int fd, told[2], status;
-	char got[7] = "";
-	pid_t pid;
-
-	(void)state;
-	assert_int_equal(pipe(told), 0);
-	assert_int_equal(mkfifo(in_dir("rests"), 0600), 0);
-	fd = open(in_dir("rests"), O_RDWR | O_CLOEXEC);
-	assert_int_equal(write_full(fd, begun, strlen(begun), NULL), 0);
-	pid = fork();
-	if (pid == 0) {
-		said = told[1];
-		child(in_dir("rests"), in_dir("out"), &c, NULL);
-	}
-	assert_int_equal(read_full(told[0], got, 5, NULL), 5);
-	assert_string_equal(got, "1w1w0");
-	assert_int_equal(write_full(fd, "}\n", 2, NULL), 0);
-	assert_int_equal(read_full(told[0], got, 1, NULL), 1);
-	assert_string_equal(got, "ww1w0");
-	kill(pid, SIGTERM);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM);
-	close(fd);
-	close(told[0]);
-	close(told[1]);
-}
-
 static int setup(void **state)
 {
 	(void)state;
@@ -431,7 +389,6 @@ int main(void)
 		cmocka_unit_test(writing_fails_loudly),
 		cmocka_unit_test(a_reader_may_leave),
 		cmocka_unit_test(signals_end_it_in_order),
-		cmocka_unit_test(they_rest_until_there_is_more),
 	};
 
 	return cmocka_run_group_tests_name(__FILE__, tests, setup, teardown);
