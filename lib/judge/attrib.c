@@ -507,25 +507,28 @@ int attrib_judge(const struct attribution *a, const struct attrib_idle *idle,
 	       judge_short(a, idle, text, len);
 }
 
+/* Whether an empty call that much longer, and as much more of it foreign, says
+ * nothing against a candidate. */
+static int is_free_with(const struct attribution *a, struct attrib_idle busy,
+			double user, double foreign)
+{
+	char text[256];
+
+	busy.user_ns *= user;
+	busy.foreign_ns *= foreign;
+	return !attrib_judge(a, &busy, text, sizeof(text));
+}
+
 int attrib_is_close(const struct attribution *a,
 		    const struct attrib_idle *idle)
 {
-	struct attrib_idle busy = *idle;
-	char text[256];
-
-	busy.foreign_ns *= BUSY;
-	busy.user_ns *= BUSY;
-	return !attrib_judge(a, &busy, text, sizeof(text));
+	return is_free_with(a, *idle, BUSY, BUSY);
 }
 
 int attrib_is_python(const struct attribution *a,
 		     const struct attrib_idle *idle)
 {
-	struct attrib_idle busy = *idle;
-	char text[256];
-
-	busy.user_ns *= BUSY;
-	return !attrib_judge(a, &busy, text, sizeof(text));
+	return is_free_with(a, *idle, BUSY, 1);
 }
 
 int attrib_doubts(const struct attribution *a, const struct attrib_idle *idle)

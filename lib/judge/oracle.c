@@ -140,9 +140,7 @@ static int shared(struct judge *j, size_t bytes, int host, struct mem *m,
 		return fail_set(f, ST_INVALID_REFERENCE, 0, "its inputs, "
 				"parameters or results are too large: %s",
 				e.msg);
-	fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-	f->oom = e.code == CA_UNAVAILABLE;
-	return -1;
+	return fail_device(f, &e);
 }
 
 /* Reads the JSON that the oracle wrote to `desc`. */

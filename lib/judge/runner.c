@@ -41,6 +41,13 @@ int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	return -1;
 }
 
+int fail_device(struct fail *f, const struct err *e)
+{
+	fail_set(f, ST_INFRA_ERROR, 0, "%s", e->msg);
+	f->oom = e->code == CA_UNAVAILABLE;
+	return -1;
+}
+
 const char *phase_name(uint32_t phase)
 {
 	static const char *const name[] = {
@@ -283,11 +290,8 @@ static int allocate(struct judge *j, const struct oracle *o,
 		else
 			rc = d->shared(j->dev, bytes[i], m[i] == &r->slots,
 				       m[i], &e);
-		if (rc) {
-			fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-			f->oom = e.code == CA_UNAVAILABLE;
-			return -1;
-		}
+		if (rc)
+			return fail_device(f, &e);
 	}
 	if (d->copy(j->dev, &r->params, 0, &o->params, 0, o->param_bytes,
 		    &e) ||

@@ -97,6 +97,8 @@ struct fail {
 
 int fail_set(struct fail *f, enum status s, uint32_t phase, const char *fmt,
 	     ...) CA_PRINTF(4, 5);
+/* infra_error for what a device says; oom too where its memory was short. */
+int fail_device(struct fail *f, const struct err *e);
 const char *phase_name(uint32_t phase);		/* "load", …; NULL for 0 */
 
 /* j->turn, where there is one. */

@@ -16,11 +16,6 @@
 #define IDLE_CALLS 17
 #define WARM_NS 20000000	/* brackets above it need no warm call */
 
-static int infra(struct fail *f, const struct err *e)
-{
-	return fail_set(f, ST_INFRA_ERROR, 0, "%s", e->msg);
-}
-
 int trial_init(struct trial *t, struct judge *j, struct oracle *o,
 	       struct fail *f)
 {
@@ -38,11 +33,8 @@ int trial_init(struct trial *t, struct judge *j, struct oracle *o,
 	for (size_t i = 0; i < CA_LEAVES; i++)
 		cmp_result_init(&t->sum[i]);
 	if (d->private_mem(j->dev, o->expect_bytes, &t->got, &e) ||
-	    d->private_mem(j->dev, o->expect_bytes, &t->ref, &e)) {
-		infra(f, &e);
-		f->oom = e.code == CA_UNAVAILABLE;
-		return -1;
-	}
+	    d->private_mem(j->dev, o->expect_bytes, &t->ref, &e))
+		return fail_device(f, &e);
 	return 0;
 }
 

@@ -18,11 +18,8 @@ int shot_take(struct judge *j, struct oracle *o, uint64_t seed,
 		return rc;
 	if (s->mem.bytes < o->expect.bytes) {
 		shot_release(j, s);
-		if (d->ops->private_mem(d, o->expect.bytes, &s->mem, &e)) {
-			fail_set(f, ST_INFRA_ERROR, 0, "%s", e.msg);
-			f->oom = e.code == CA_UNAVAILABLE;
-			return -1;
-		}
+		if (d->ops->private_mem(d, o->expect.bytes, &s->mem, &e))
+			return fail_device(f, &e);
 	}
 	if (o->expect.bytes && d->ops->copy(d, &s->mem, 0, &o->expect, 0,
 					    o->expect.bytes, &e))
